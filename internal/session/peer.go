@@ -1,0 +1,188 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"parley/internal/protocol"
+	"parley/mcp"
+	"parley/pipeline"
+)
+
+// A peer is one connected device. Its messages arrive on one goroutine, the
+// connection's; what else reaches it is guarded by mu.
+type peer struct {
+	server *Server
+	link   Link
+	id     protocol.DeviceID
+	tools  *mcp.Device
+	log    *slog.Logger
+	hellos *rate.Limiter
+
+	mu       sync.Mutex
+	current  *session
+	memory   []pipeline.Message // of the last session
+	memoryAt time.Time
+	gone     bool
+}
+
+func newPeer(s *Server, l Link) *peer {
+	p := &peer{
+		server: s, link: l, id: l.Device().ID,
+		log:    s.log.With("device", string(l.Device().ID)),
+		hellos: rate.NewLimiter(rate.Limit(s.cfg.HelloRate), s.cfg.HelloBurst),
+	}
+	p.tools = mcp.NewDevice(p.id, func(payload json.RawMessage) error {
+		return l.Send(protocol.MCP("", payload))
+	}, s.cfg.MCP, p.log)
+	p.tools.Start()
+	return p
+}
+
+// session is the peer's open session, or nil.
+func (p *peer) session() *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.current
+}
+
+// Receive takes one message of the device. It never blocks, and nothing in a
+// message ends the connection: firmware does send broken JSON.
+func (p *peer) Receive(payload []byte) {
+	m, err := protocol.ParseUplink(payload)
+	if err != nil {
+		p.server.stats.badMessages.Add(1)
+		p.log.Warn("message ignored", "error", err, "bytes", len(payload))
+		return
+	}
+	switch m.Type {
+	case protocol.TypeHello:
+		p.hello(m)
+	case protocol.TypeMCP:
+		p.tools.Receive(m.Payload)
+	case protocol.TypeListen, protocol.TypeAbort, protocol.TypeGoodbye:
+		c := p.session()
+		if c == nil {
+			p.log.Debug("message without a session", "type", m.Type)
+			return
+		}
+		c.control(m)
+	default:
+		p.server.stats.unknownMessages.Add(1)
+		p.log.Debug("message of unknown type", "type", m.Type)
+	}
+}
+
+// Disconnected ends what the device had open. The broker has logged why.
+func (p *peer) Disconnected(error) {
+	p.mu.Lock()
+	p.gone = true
+	c := p.current
+	p.mu.Unlock()
+	if c != nil {
+		c.close(endDisconnected)
+	}
+	p.tools.Close()
+	p.server.mu.Lock()
+	delete(p.server.peers, p)
+	p.server.mu.Unlock()
+}
+
+// hello opens a session and answers at once: the device waits, with its whole
+// main task, and no provider is contacted before.
+func (p *peer) hello(m protocol.Uplink) {
+	p.server.mu.Lock()
+	draining := p.server.draining
+	p.server.mu.Unlock()
+	if draining || !p.hellos.Allow() {
+		p.server.stats.hellosRefused.Add(1)
+		p.log.Warn("hello refused", "draining", draining, "limit_per_second", p.server.cfg.HelloRate)
+		return
+	}
+	if m.Transport != "" && m.Transport != "udp" {
+		p.log.Debug("hello asks for another transport over MQTT; offering udp", "transport", m.Transport)
+	}
+	if old := p.session(); old != nil {
+		old.close(endReplaced)
+	}
+	c, err := p.open()
+	if err != nil {
+		p.log.Error("session not opened", "error", err)
+		return
+	}
+	key, nonce := c.channel.Offer()
+	offer := protocol.UDPOffer{
+		Server: p.server.udpHost(p.link.Device()), Port: p.server.cfg.UDPPort, Key: key, Nonce: nonce,
+	}
+	p.log.Info("session opened", "session_id", c.id, "role", c.role, "udp_server", offer.Server, "udp_port", offer.Port,
+		"frame_ms", m.AudioParams.FrameDuration, "mcp", m.Features.MCP, "aec", m.Features.AEC)
+	if err := p.link.Send(protocol.HelloReply(c.id, offer)); err != nil {
+		p.log.Warn("hello not answered", "error", err)
+		c.close(endDisconnected)
+	}
+}
+
+// open makes a session and starts its conversation. The goroutine belongs to
+// the server and ends when the session is closed.
+func (p *peer) open() (*session, error) {
+	role := p.server.cfg.Roles(p.id)
+	c := &session{id: protocol.NewSessionID(), peer: p, role: role.Name}
+	c.log = p.log.With("session_id", c.id)
+	tools, err := newToolbox(p.tools, role)
+	if err != nil {
+		return nil, err
+	}
+	detector, err := role.NewDetector()
+	if err != nil {
+		return nil, err
+	}
+	providers := pipeline.Providers{ASR: role.ASR, LLM: role.LLM, TTS: role.TTS, Tools: tools}
+	if c.conversation, err = pipeline.New(role.Policy, providers, detector, c, c.turn, c.log); err != nil {
+		detector.Close()
+		return nil, err
+	}
+	if c.channel, err = p.server.audio.Open(c); err != nil {
+		detector.Close()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		cancel()
+		c.channel.Close()
+		detector.Close()
+		return nil, context.Canceled
+	}
+	if time.Since(p.memoryAt) < p.server.cfg.Memory {
+		c.conversation.Remember(p.memory)
+	}
+	p.current = c
+	p.server.stats.sessions.Add(1)
+	p.server.stats.opened.Add(1)
+	p.server.work.Go(func() { c.run(ctx) })
+	return c, nil
+}
+
+// closed is called by a session that has ended.
+func (p *peer) closed(c *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == c {
+		p.current = nil
+	}
+}
+
+// keep stores what was said for the device's next session.
+func (p *peer) keep(history []pipeline.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory, p.memoryAt = history, time.Now()
+}

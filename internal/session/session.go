@@ -1,0 +1,222 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"parley/internal/protocol"
+	"parley/pipeline"
+	"parley/udpaudio"
+)
+
+// Why a session ended.
+const (
+	endGoodbye      = "the device said goodbye"
+	endReplaced     = "replaced by another hello"
+	endDisconnected = "the connection ended"
+	endSilence      = "silence"
+	endShutdown     = "shutdown"
+)
+
+// A session is one open audio channel and its conversation. It is the
+// conversation's device and the channel's receiver.
+type session struct {
+	id           string
+	role         string
+	peer         *peer
+	channel      *udpaudio.Channel
+	conversation *pipeline.Conversation
+	cancel       context.CancelFunc
+	log          *slog.Logger
+
+	ended   atomic.Bool // after this nothing is sent to the device
+	heard   atomic.Bool // a packet has come
+	mu      sync.Mutex
+	waiting *time.Timer // for the first packet
+	talking bool        // between Start and Stop
+	leaving bool        // ends at the next Stop
+}
+
+// run is the session's goroutine.
+func (c *session) run(ctx context.Context) {
+	defer c.peer.server.stats.sessions.Add(^uint64(0))
+	c.conversation.Run(ctx)
+	c.peer.keep(c.conversation.History())
+	stats := c.channel.Stats()
+	c.log.Info("session closed", "packets_in", stats.Delivered, "packets_out", stats.Sent, "packets_lost", stats.Lost,
+		"packets_refused", c.conversation.Dropped())
+}
+
+// close ends the session for the reason given; only the first call counts. It
+// waits for nobody.
+func (c *session) close(reason string) {
+	if c.ended.Swap(true) {
+		return
+	}
+	c.mu.Lock()
+	if c.waiting != nil {
+		c.waiting.Stop()
+	}
+	c.mu.Unlock()
+	c.peer.closed(c)
+	if reason == endSilence || reason == endShutdown {
+		c.send(protocol.Goodbye(c.id))
+	}
+	c.channel.Close()
+	c.cancel()
+	c.log.Info("session ends", "reason", reason)
+}
+
+// endWhenSilent closes the session as soon as the device is not speaking.
+func (c *session) endWhenSilent() {
+	c.mu.Lock()
+	talking := c.talking
+	c.leaving = true
+	c.mu.Unlock()
+	if !talking {
+		c.close(endShutdown)
+	}
+}
+
+// control takes a message that belongs to the session.
+func (c *session) control(m protocol.Uplink) {
+	if m.SessionID != "" && m.SessionID != c.id {
+		// Stale, from before the last hello. py-xiaozhi and old firmware send
+		// an empty id.
+		c.log.Debug("message of another session ignored", "type", m.Type)
+		return
+	}
+	accepted := true
+	switch {
+	case m.Type == protocol.TypeGoodbye:
+		c.close(endGoodbye)
+	case m.Type == protocol.TypeAbort:
+		accepted = c.conversation.Abort()
+	case m.State == protocol.ListenStart:
+		accepted = c.conversation.ListenStart(listenMode(m.Mode))
+		c.expectAudio()
+	case m.State == protocol.ListenStop:
+		accepted = c.conversation.ListenStop()
+	case m.State == protocol.ListenDetect:
+		accepted = c.conversation.Detect(m.Text)
+	default:
+		c.peer.server.stats.unknownMessages.Add(1)
+		c.log.Debug("listen message of unknown state", "state", m.State)
+	}
+	if !accepted {
+		c.peer.server.stats.signalsDropped.Add(1)
+		c.log.Error("message dropped: the conversation has fallen behind", "type", m.Type, "state", m.State)
+	}
+}
+
+// listenMode is the conversation's name of a mode. A client that names none, or
+// one nobody knows, gets auto, the only mode that needs nothing of it.
+func listenMode(m protocol.Mode) pipeline.Mode {
+	switch m {
+	case protocol.ModeManual:
+		return pipeline.Manual
+	case protocol.ModeRealtime:
+		return pipeline.Realtime
+	}
+	return pipeline.Auto
+}
+
+// expectAudio reports a device that listens and is not heard: its datagrams go
+// to the wrong address, or are lost on the way. Nothing else tells its owner.
+func (c *session) expectAudio() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard.Load() || c.waiting != nil || c.ended.Load() {
+		return
+	}
+	c.waiting = time.AfterFunc(c.peer.server.cfg.AudioWithin, func() {
+		if c.heard.Load() || c.ended.Load() {
+			return
+		}
+		c.peer.server.stats.noAudio.Add(1)
+		server := c.peer.server
+		c.log.Warn("no audio from the device", "within", server.cfg.AudioWithin,
+			"udp_server", server.udpHost(c.peer.link.Device()), "udp_port", server.cfg.UDPPort,
+			"likely_cause", "UDP to this address and port does not reach Parley: set [udp] address, open the port in firewall and router, publish it as /udp from a container")
+		c.send(protocol.Alert("No audio", "The server receives no sound (UDP)", "sad"))
+	})
+}
+
+func (c *session) send(payload []byte) {
+	if err := c.peer.link.Send(payload); err != nil {
+		c.log.Debug("message not sent", "error", err)
+	}
+}
+
+// tell sends a message of the conversation, unless the session has ended.
+func (c *session) tell(payload []byte) {
+	if !c.ended.Load() {
+		c.send(payload)
+	}
+}
+
+// Audio implements udpaudio.Receiver.
+func (c *session) Audio(seq, _ uint32, opus []byte) {
+	c.heard.Store(true)
+	c.conversation.Hear(seq, opus)
+}
+
+// PathReady implements udpaudio.Receiver.
+func (c *session) PathReady() { c.conversation.PathReady() }
+
+// Transcript implements pipeline.Device, as do the methods after it.
+func (c *session) Transcript(text string) { c.tell(protocol.STT(c.id, text)) }
+
+// Start tells the device to speak.
+func (c *session) Start() {
+	c.mu.Lock()
+	c.talking = true
+	c.mu.Unlock()
+	c.tell(protocol.TTSStart(c.id))
+}
+
+// Sentence shows what is spoken next.
+func (c *session) Sentence(text string) { c.tell(protocol.TTSSentence(c.id, text)) }
+
+// Emotion changes the device's face.
+func (c *session) Emotion(name, emoji string) { c.tell(protocol.Emotion(c.id, name, emoji)) }
+
+// Play sends one packet.
+func (c *session) Play(packet []byte) error {
+	_, err := c.channel.Send(packet)
+	return err
+}
+
+// Stop tells the device that there is no more to hear.
+func (c *session) Stop() {
+	c.tell(protocol.TTSStop(c.id))
+	c.mu.Lock()
+	c.talking = false
+	leaving := c.leaving
+	c.mu.Unlock()
+	if leaving {
+		c.close(endShutdown)
+	}
+}
+
+// End ends the session: nobody has said anything for long.
+func (c *session) End(string) { c.close(endSilence) }
+
+// turn takes a finished turn.
+func (c *session) turn(t pipeline.Trace) {
+	s := &c.peer.server.stats
+	s.turns.Add(1)
+	if t.CancelledBy != "" {
+		s.cancelled.Add(1)
+	}
+	if t.Err != nil {
+		s.failed.Add(1)
+	}
+	c.log.LogAttrs(context.Background(), slog.LevelInfo, "turn", t.LogAttrs()...)
+	if f := c.peer.server.cfg.OnTurn; f != nil {
+		f(c.peer.id, t)
+	}
+}

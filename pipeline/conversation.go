@@ -1,0 +1,393 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// PacketDuration is the playing time of every packet a conversation sends. The
+// only frame duration all clients in the field play is 60 ms.
+const PacketDuration = 60 * time.Millisecond
+
+// A Mode is how the end of the user's speech is known.
+type Mode uint8
+
+// The listening modes of devices.
+const (
+	Auto     Mode = iota // endpointing; the microphone rests while the device speaks
+	Manual               // the user says when, with a button
+	Realtime             // endpointing; the microphone is always on and the echo cancelled
+)
+
+// String is the mode's name on the wire.
+func (m Mode) String() string { return [...]string{"auto", "manual", "realtime"}[m] }
+
+// Config is the policy of a conversation. [DefaultConfig] has the reasons.
+type Config struct {
+	Prompt        string        // system prompt
+	NotUnderstood string        // spoken when the recogniser rejects what it heard
+	Apology       Clip          // spoken when a provider fails; needs none itself
+	Endpointing   Endpointing   //
+	Lead          time.Duration // how far ahead of the speaker packets are sent
+	StartHold     time.Duration // from Start to the first packet
+	StopMargin    time.Duration // from the end of playout to Stop
+	ManualTail    time.Duration // how long audio may still arrive after a manual stop
+	BargeIn       time.Duration // speech that interrupts a reply in realtime mode
+	FalseAlarm    time.Duration // silence after which an interruption was none
+	Silence       time.Duration // without anything said by anyone, the session ends
+	NoPath        time.Duration // how long a reply waits for somewhere to send it
+	ToolTimeout   time.Duration // the longest any tool may take
+	ToolRounds    int           // how often the model may call tools for one reply
+	History       int           // messages kept for the model
+	MaxReplyRunes int           // of one reply's text; a model that never ends is cut here
+}
+
+// A Clip is prepared speech.
+type Clip struct {
+	Text    string
+	Packets [][]byte // Opus, 24 kHz mono, PacketDuration each
+}
+
+// DefaultConfig returns the policy that firmware's buffers and people's turn-taking
+// suggest.
+//
+// Lead is three packets: devices play the first at once, so less means gaps,
+// and the smallest queue in the field (firmware 1.6.0) holds five. StartHold
+// covers a device's way into speaking, on which it discards what has arrived
+// (docs/protocol.md). StopMargin is two packets for the network. A manual stop
+// goes by MQTT and may overtake the last audio, hence ManualTail.
+func DefaultConfig() Config {
+	return Config{
+		Prompt:        "You are a helpful voice assistant. Answer in one or two short spoken sentences.",
+		NotUnderstood: "Sorry, I did not understand that.",
+		Endpointing:   DefaultEndpointing(),
+		Lead:          3 * PacketDuration,
+		StartHold:     150 * time.Millisecond,
+		StopMargin:    2 * PacketDuration,
+		ManualTail:    100 * time.Millisecond,
+		BargeIn:       500 * time.Millisecond,
+		FalseAlarm:    2 * time.Second,
+		Silence:       60 * time.Second,
+		NoPath:        5 * time.Second,
+		ToolTimeout:   35 * time.Second,
+		ToolRounds:    5,
+		History:       40,
+		MaxReplyRunes: 8000,
+	}
+}
+
+// Providers are what a conversation listens, thinks and speaks with. All are
+// required.
+type Providers struct {
+	ASR   Transcriber
+	LLM   Model
+	TTS   Voice
+	Tools Toolbox
+}
+
+// A Device is the far end of a conversation. Its methods are called from the
+// conversation's goroutine only and never block.
+type Device interface {
+	Transcript(text string)     // what the user was heard to say
+	Start()                     // a reply is certain: go to speaking
+	Sentence(text string)       // the audio of this sentence follows
+	Emotion(name, emoji string) // change the face
+	Play(packet []byte) error   // one Opus packet of PacketDuration
+	Stop()                      // the reply has been heard, or cut
+	End(reason string)          // nobody has said anything for long: end the session
+}
+
+type signalKind uint8
+
+const (
+	signalListenStart signalKind = iota
+	signalListenStop
+	signalDetect
+	signalAbort
+	signalPathReady
+)
+
+type signal struct {
+	kind signalKind
+	mode Mode
+	text string
+}
+
+// Bounds of a conversation's inboxes. Packets beyond the first are dropped and
+// counted: 64 are 3.8 s of audio, and a conversation that is so far behind
+// would answer nobody. Signals are limited to 50 a second by the broker and
+// handled in microseconds; one dropped is an error worth a log line.
+const (
+	uplinkBound = 64
+	signalBound = 32
+)
+
+// A Conversation is one device's open audio channel: it owns all that is said
+// on it. Only Run touches its state; Hear and the signals may be called from any
+// goroutine and never block.
+type Conversation struct {
+	cfg    Config
+	p      Providers
+	dev    Device
+	log    *slog.Logger
+	onTurn func(Trace)
+
+	packets chan *packet
+	signals chan signal
+	late    chan []Message  // results of tools whose reply was cut; senders wait, bounded by ToolTimeout
+	words   chan hypothesis // from every recogniser run; senders wait for Run
+	dropped atomic.Uint64   // packets refused because the inbox was full
+	work    sync.WaitGroup  // every goroutine this conversation has started
+
+	// Owned by Run.
+	up        uplink
+	ends      endpointer
+	mode      Mode
+	listening bool
+	held      held     // audio that came while not listening
+	woken     bool     // a wake word was reported since the last listen start
+	ear       *ear     // the recogniser run that is being fed
+	asked     []*ear   // recogniser runs that are closed and not answered yet, oldest first
+	pending   []string // final texts that may be continued
+	turn      *turn
+	path      bool
+	tailUntil time.Time // manual: audio is accepted until then
+	endpoint  time.Time // when the utterance ends unless speech resumes
+	answerAt  time.Time // when pending text is answered unless speech resumes
+	paused    time.Time // zero unless a possible interruption is pending
+	horizon   time.Time // when everything sent will have been heard
+	lastSound time.Time // when somebody last said something
+	history   []Message
+	turns     int
+	timer     *time.Timer
+}
+
+// New returns a conversation ready to Run. The detector is closed by Run.
+// onTurn, which may be nil, receives the trace of every finished turn on the
+// conversation's goroutine.
+func New(cfg Config, p Providers, vad Detector, dev Device, onTurn func(Trace), log *slog.Logger) (*Conversation, error) {
+	c := &Conversation{
+		cfg: cfg, p: p, dev: dev, log: log, onTurn: onTurn,
+		packets: make(chan *packet, uplinkBound),
+		signals: make(chan signal, signalBound),
+		late:    make(chan []Message),
+		words:   make(chan hypothesis),
+		ends:    endpointer{cfg: cfg.Endpointing, detector: vad},
+	}
+	if onTurn == nil {
+		c.onTurn = func(Trace) {}
+	}
+	return c, c.up.init()
+}
+
+// Remember gives the conversation what was said in an earlier one. It must be
+// called before Run.
+func (c *Conversation) Remember(history []Message) { c.history = history }
+
+// History is what was said, as the user heard it. It must be called after Run
+// has returned.
+func (c *Conversation) History() []Message { return c.history }
+
+// Dropped counts the packets refused because the conversation had fallen
+// behind.
+func (c *Conversation) Dropped() uint64 { return c.dropped.Load() }
+
+// ListenStart says that the device has begun to listen.
+func (c *Conversation) ListenStart(m Mode) bool {
+	return c.signal(signal{kind: signalListenStart, mode: m})
+}
+
+// ListenStop says that the user has finished.
+func (c *Conversation) ListenStop() bool { return c.signal(signal{kind: signalListenStop}) }
+
+// Detect reports a wake word or, while listening, text that the user typed.
+func (c *Conversation) Detect(text string) bool {
+	return c.signal(signal{kind: signalDetect, text: text})
+}
+
+// Abort says that the user does not want to hear the rest.
+func (c *Conversation) Abort() bool { return c.signal(signal{kind: signalAbort}) }
+
+// PathReady says that packets can be sent: the device's address is known.
+func (c *Conversation) PathReady() bool { return c.signal(signal{kind: signalPathReady}) }
+
+// signal reports false when the inbox is full and the signal was dropped.
+func (c *Conversation) signal(s signal) bool {
+	select {
+	case c.signals <- s:
+		return true
+	default:
+		return false
+	}
+}
+
+// Hear delivers one Opus packet of the device with its sequence number. The
+// packet is copied. It reports false if the conversation has fallen behind and
+// the packet was dropped.
+func (c *Conversation) Hear(seq uint32, opus []byte) bool {
+	p := newPacket(seq, opus)
+	select {
+	case c.packets <- p:
+		return true
+	default:
+		p.free()
+		c.dropped.Add(1)
+		return false
+	}
+}
+
+// Run serves the conversation until ctx ends. When it returns, every goroutine
+// it started has returned, too.
+func (c *Conversation) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	c.timer = time.NewTimer(time.Hour)
+	c.lastSound = time.Now()
+	defer c.ends.detector.Close()
+	defer c.work.Wait()
+	defer cancel()
+	defer c.timer.Stop()
+	defer c.interrupt("session end")
+	for {
+		out, notes := c.downlink(time.Now())
+		c.timer.Reset(time.Until(c.wake(time.Now())))
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.timer.C:
+			c.tick(ctx, time.Now())
+		case p := <-c.packets:
+			c.hear(ctx, p)
+		case s := <-c.signals:
+			// Packets that came before a signal belong before it.
+			for n := len(c.packets); n > 0; n-- {
+				c.hear(ctx, <-c.packets)
+			}
+			c.handle(ctx, s)
+		case h := <-c.words:
+			c.hypothesis(ctx, h)
+		case n := <-notes:
+			c.note(n)
+		case m := <-c.late:
+			c.history = append(c.history, m...)
+		case s, ok := <-out:
+			c.say(s, ok, time.Now())
+		}
+	}
+}
+
+func (c *Conversation) handle(ctx context.Context, s signal) {
+	now := time.Now()
+	switch s.kind {
+	case signalListenStart:
+		c.lastSound = now
+		c.interrupt("listen start")
+		c.listen(ctx, s.mode)
+	case signalListenStop:
+		c.lastSound = now
+		if c.listening {
+			c.tailUntil = now.Add(c.cfg.ManualTail)
+			if c.mode != Manual || c.cfg.ManualTail == 0 {
+				c.stopListening(now)
+			}
+		}
+	case signalDetect:
+		c.lastSound = now
+		if c.listening {
+			c.interrupt("typed text")
+			c.deafen()
+			c.answer(ctx, s.text, newTrace(c.mode, now, now))
+		} else {
+			c.woken = true
+		}
+	case signalAbort:
+		c.lastSound = now
+		c.interrupt("abort")
+	case signalPathReady:
+		c.path = true
+	}
+}
+
+// listen opens the ears. Audio that overtook the listen start is heard first.
+func (c *Conversation) listen(ctx context.Context, m Mode) {
+	c.deafen()
+	c.mode, c.listening, c.tailUntil = m, true, time.Time{}
+	early := c.held.take(time.Now(), c.woken)
+	c.woken = false
+	if m == Manual {
+		c.openEar(ctx, nil)
+	}
+	for _, pcm := range early {
+		c.attend(ctx, pcm, time.Now())
+	}
+}
+
+func (c *Conversation) stopListening(now time.Time) {
+	c.listening, c.tailUntil = false, time.Time{}
+	if c.ear != nil {
+		c.closeEar(now, now)
+	}
+}
+
+// deafen forgets everything heard and not yet answered.
+func (c *Conversation) deafen() {
+	if c.ear != nil {
+		c.ear.cancel()
+		c.ear = nil
+	}
+	for _, e := range c.asked {
+		e.cancel()
+	}
+	c.asked, c.pending = nil, nil
+	c.endpoint, c.answerAt = time.Time{}, time.Time{}
+	c.ends.reset()
+}
+
+// wake is the next moment at which something happens by itself.
+func (c *Conversation) wake(now time.Time) time.Time {
+	at := now.Add(time.Hour)
+	soonest := func(t time.Time) {
+		if !t.IsZero() && t.Before(at) {
+			at = t
+		}
+	}
+	soonest(c.tailUntil)
+	soonest(c.endpoint)
+	soonest(c.answerAt)
+	soonest(c.up.deadline)
+	if t := c.turn; t != nil {
+		soonest(c.turnWake(t))
+	} else if len(c.asked) == 0 && c.ear == nil {
+		soonest(c.lastSound.Add(c.cfg.Silence))
+	}
+	return at
+}
+
+// tick does what has come due.
+func (c *Conversation) tick(ctx context.Context, now time.Time) {
+	due := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
+	if due(c.up.deadline) {
+		c.up.skip(now, func(pcm []int16) { c.sound(ctx, pcm, now) })
+	}
+	if due(c.tailUntil) {
+		c.stopListening(now)
+	}
+	if due(c.endpoint) {
+		c.endUtterance(now)
+	}
+	if due(c.answerAt) {
+		c.answerPending(ctx)
+	}
+	if t := c.turn; t != nil {
+		c.turnTick(t, now)
+	} else if len(c.asked) == 0 && c.ear == nil && due(c.lastSound.Add(c.cfg.Silence)) {
+		c.lastSound = now // once a period, should the session not end
+		c.dev.End("silence")
+	}
+}
+
+// errRejected marks a turn whose words were heard and not understood.
+var errRejected = errors.New("speech outside the recogniser's grammar")

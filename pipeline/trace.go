@@ -1,0 +1,97 @@
+package pipeline
+
+import (
+	"log/slog"
+	"time"
+)
+
+// A Trace is the story of one turn: when what happened. Times that were not
+// reached are zero. Metrics, logs and screens are views of it.
+type Trace struct {
+	Turn int  // 1 is the first of the conversation
+	Mode Mode //
+
+	SpeechEnd   time.Time // the user's last sound, as far as the detector knows
+	Endpoint    time.Time // the utterance was declared over
+	Transcribed time.Time // the recogniser had its final text
+	FirstToken  time.Time // the model's first token, of text or call
+	FirstAudio  time.Time // the voice's first packet was ready
+	FirstPacket time.Time // it was sent
+	PlayoutEnd  time.Time // the last packet has been heard, or the reply was cut
+
+	Heard string // what the user said
+	Said  string // what the user heard
+	Tools []ToolTrace
+	Usage Usage
+
+	Packets     int    // sent
+	CancelledBy string // why the reply was cut; empty if it was not
+	Err         error  // the provider failure that was apologised for
+}
+
+// A ToolTrace is one tool call of a turn.
+type ToolTrace struct {
+	Name   string
+	Args   string // JSON
+	Result string // as the model got it
+	Took   time.Duration
+	Failed bool
+}
+
+func newTrace(m Mode, speechEnd, endpoint time.Time) Trace {
+	return Trace{Mode: m, SpeechEnd: speechEnd, Endpoint: endpoint}
+}
+
+// A Stage is one part of a turn's latency.
+type Stage struct {
+	Name string
+	Took time.Duration
+}
+
+// Stages splits the time from the end of speech to the first packet. Only
+// stages that were reached are returned; tool calls are within "model".
+func (t *Trace) Stages() []Stage {
+	var out []Stage
+	from := t.SpeechEnd
+	add := func(name string, to time.Time) {
+		if from.IsZero() || to.IsZero() || to.Before(from) {
+			return
+		}
+		out = append(out, Stage{name, to.Sub(from)})
+		from = to
+	}
+	add("endpoint", t.Endpoint)
+	add("asr", t.Transcribed)
+	add("llm", t.FirstToken)
+	add("tts", t.FirstAudio)
+	add("start", t.FirstPacket)
+	return out
+}
+
+// VoiceToVoice is the time from the end of the user's speech to the first packet
+// of the reply, or 0 if none was sent.
+func (t *Trace) VoiceToVoice() time.Duration {
+	if t.FirstPacket.IsZero() {
+		return 0
+	}
+	return t.FirstPacket.Sub(t.SpeechEnd)
+}
+
+// LogAttrs are the trace's figures for a log line. What was said is left out:
+// it is private.
+func (t *Trace) LogAttrs() []slog.Attr {
+	attrs := []slog.Attr{slog.Int("turn", t.Turn), slog.String("mode", t.Mode.String())}
+	for _, s := range t.Stages() {
+		attrs = append(attrs, slog.Int64(s.Name+"_ms", s.Took.Milliseconds()))
+	}
+	attrs = append(attrs,
+		slog.Int64("voice_to_voice_ms", t.VoiceToVoice().Milliseconds()),
+		slog.Int("packets", t.Packets), slog.Int("tools", len(t.Tools)))
+	if t.CancelledBy != "" {
+		attrs = append(attrs, slog.String("cancelled_by", t.CancelledBy))
+	}
+	if t.Err != nil {
+		attrs = append(attrs, slog.String("error", t.Err.Error()))
+	}
+	return attrs
+}

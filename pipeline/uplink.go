@@ -1,0 +1,234 @@
+package pipeline
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"parley/internal/audio"
+)
+
+// A packet is one Opus packet on its way from a socket to a conversation.
+type packet struct {
+	seq  uint32
+	data []byte
+	at   time.Time
+}
+
+// packetPool keeps the way of a packet free of allocations: packets are at most
+// a datagram long, and a conversation returns each after decoding it.
+var packetPool = sync.Pool{New: func() any { return &packet{data: make([]byte, 0, 1500)} }}
+
+func newPacket(seq uint32, opus []byte) *packet {
+	p := packetPool.Get().(*packet)
+	p.seq, p.at = seq, time.Now()
+	p.data = append(p.data[:0], opus...)
+	return p
+}
+
+func (p *packet) free() { packetPool.Put(p) }
+
+// Bounds of the uplink's repair.
+const (
+	// reorderDepth is how many packets may wait for a missing one: as many as
+	// a Wi-Fi retry delays, and no more than a listener notices.
+	reorderDepth = 4
+	// reorderWait is how long they may wait.
+	reorderWait = 150 * time.Millisecond
+	// concealMax is how many lost packets in a row are concealed. Opus fades to
+	// silence by then; a longer gap is a new beginning.
+	concealMax = 3
+	// maxFrame is the longest PCM of one packet: 120 ms at SampleRate.
+	maxFrame = SampleRate * 120 / 1000
+	// dtxSize is the largest packet that discontinuous transmission sends; it
+	// holds no sound and is not decoded.
+	dtxSize = 3
+)
+
+// An uplink turns packets into PCM in order: it waits a bounded time for what
+// is late, conceals what is lost, and makes silence of DTX.
+type uplink struct {
+	decoder  *audio.Decoder
+	started  bool
+	next     uint32 // the sequence that comes next
+	waiting  [reorderDepth]*packet
+	waits    int
+	deadline time.Time // when waiting ends; zero when nothing waits
+	frame    int       // samples of the last decoded packet
+	pcm      [maxFrame]int16
+
+	// Late, Lost count packets that came after their turn, and that were
+	// concealed or skipped.
+	late, lost uint64
+}
+
+func (u *uplink) init() error {
+	d, err := audio.NewDecoder(SampleRate)
+	if err != nil {
+		return fmt.Errorf("uplink decoder: %w", err)
+	}
+	u.decoder, u.frame = d, SampleRate*60/1000
+	return nil
+}
+
+// take accepts one packet and calls emit with the PCM that has become due, in
+// order. The PCM is valid only during the call.
+func (u *uplink) take(p *packet, emit func([]int16)) {
+	at := p.at // play gives p back to the pool
+	if !u.started {
+		u.started, u.next = true, p.seq
+	}
+	switch ahead := int32(p.seq - u.next); {
+	case ahead < 0:
+		u.late++
+		p.free()
+		return
+	case ahead == 0:
+		u.play(p, emit)
+	default:
+		if !u.wait(p) {
+			u.skip(at, emit)
+			u.take(p, emit)
+			return
+		}
+	}
+	u.release(at, emit)
+}
+
+// wait keeps p until what is missing before it arrives. It reports false when
+// no place is left.
+func (u *uplink) wait(p *packet) bool {
+	for i, w := range u.waiting {
+		if w == nil {
+			u.waiting[i] = p
+			u.waits++
+			if u.deadline.IsZero() {
+				u.deadline = p.at.Add(reorderWait)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// release plays every waiting packet whose turn has come.
+func (u *uplink) release(now time.Time, emit func([]int16)) {
+	for again := u.waits > 0; again; {
+		again = false
+		for i, w := range u.waiting {
+			if w == nil || int32(w.seq-u.next) > 0 {
+				continue
+			}
+			u.waiting[i], again = nil, true
+			u.waits--
+			if w.seq == u.next {
+				u.play(w, emit)
+			} else { // a second copy: the channel drops those, so this is its window's edge
+				u.late++
+				w.free()
+			}
+		}
+	}
+	switch {
+	case u.waits == 0:
+		u.deadline = time.Time{}
+	case !now.Before(u.deadline):
+		u.deadline = now.Add(reorderWait)
+	}
+}
+
+// skip, called at the deadline and when no place is left, gives up on the packets missing before the first waiting one: it
+// conceals them and moves on.
+func (u *uplink) skip(now time.Time, emit func([]int16)) {
+	first := int32(-1)
+	for _, w := range u.waiting {
+		if w == nil {
+			continue
+		}
+		if d := int32(w.seq - u.next); first < 0 || d < first {
+			first = d
+		}
+	}
+	if first <= 0 {
+		return
+	}
+	u.lost += uint64(first)
+	for range min(first, concealMax) {
+		if n, err := u.decoder.Conceal(u.pcm[:u.frame]); err == nil {
+			emit(u.pcm[:n])
+		}
+	}
+	u.next += uint32(first)
+	u.release(now, emit)
+}
+
+func (u *uplink) play(p *packet, emit func([]int16)) {
+	u.next = p.seq + 1
+	defer p.free()
+	if len(p.data) <= dtxSize {
+		clear(u.pcm[:u.frame])
+		emit(u.pcm[:u.frame])
+		return
+	}
+	n, err := u.decoder.Decode(p.data, u.pcm[:])
+	if err != nil { // not Opus: treat it as lost
+		u.lost++
+		if n, err = u.decoder.Conceal(u.pcm[:u.frame]); err != nil {
+			return
+		}
+	}
+	u.frame = n
+	emit(u.pcm[:n])
+}
+
+// heldMax is how much audio is kept while not listening: what MQTT can be late
+// by on a mobile network.
+const heldMax = time.Second
+
+// held is audio that arrived while the conversation was not listening. UDP
+// overtakes MQTT, so the first syllables can arrive before the listen start
+// that announces them.
+type held struct {
+	frames []heldFrame
+}
+
+type heldFrame struct {
+	at  time.Time
+	pcm []int16
+}
+
+func (h *held) add(pcm []int16, now time.Time) {
+	h.frames = append(h.frames, heldFrame{now, append([]int16(nil), pcm...)})
+	drop := 0
+	for drop < len(h.frames) && now.Sub(h.frames[drop].at) > heldMax {
+		drop++
+	}
+	drop = max(drop, len(h.frames)-heldFrames)
+	h.frames = append(h.frames[:0], h.frames[drop:]...)
+}
+
+// heldFrames bounds a burst: a wake word's pre-roll is up to 33 packets at once.
+const heldFrames = 40
+
+// burstGap separates a burst from a running microphone, which sends a packet
+// every 20 to 60 ms.
+const burstGap = 10 * time.Millisecond
+
+// take returns what is held and empties it. After a wake word, the burst that
+// the device sends of it, the word itself, is left out: it is not what the
+// user asks.
+func (h *held) take(now time.Time, woken bool) [][]int16 {
+	from := 0
+	for i, f := range h.frames {
+		burst := woken && i > 0 && f.at.Sub(h.frames[i-1].at) < burstGap
+		if now.Sub(f.at) > heldMax || burst {
+			from = i + 1
+		}
+	}
+	var out [][]int16
+	for _, f := range h.frames[from:] {
+		out = append(out, f.pcm)
+	}
+	h.frames = nil
+	return out
+}
