@@ -155,7 +155,8 @@ type Conversation struct {
 	pending   []string // final texts that may be continued
 	turn      *turn
 	path      bool
-	tailUntil time.Time // manual: audio is accepted until then
+	released  time.Time // when the user said to have finished
+	tailUntil time.Time // after that, audio is accepted until then
 	endpoint  time.Time // when the utterance ends unless speech resumes
 	answerAt  time.Time // when pending text is answered unless speech resumes
 	paused    time.Time // zero unless a possible interruption is pending
@@ -289,6 +290,7 @@ func (c *Conversation) handle(ctx context.Context, s signal) {
 	case signalListenStop:
 		c.lastSound = now
 		if c.listening {
+			c.released = now
 			c.tailUntil = now.Add(c.cfg.ManualTail)
 			if c.mode != Manual || c.cfg.ManualTail == 0 {
 				c.stopListening(now)
@@ -328,7 +330,7 @@ func (c *Conversation) listen(ctx context.Context, m Mode) {
 func (c *Conversation) stopListening(now time.Time) {
 	c.listening, c.tailUntil = false, time.Time{}
 	if c.ear != nil {
-		c.closeEar(now, now)
+		c.closeEar(c.released, now)
 	}
 }
 

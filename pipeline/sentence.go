@@ -101,12 +101,7 @@ func yieldSentence(a *sentenceAudio, yield func(Speech, error) bool) bool {
 // make synthesizes one sentence.
 func (v *sentenceVoice) make(ctx context.Context, a *sentenceAudio) {
 	defer close(a.packets)
-	packets, err := audio.NewPacketizer(v.encoders)
-	if err != nil {
-		a.err = err
-		return
-	}
-	defer packets.Close()
+	packets := audio.NewPacketizer(v.encoders)
 	emit := func(p []byte) bool {
 		select {
 		case a.packets <- p:
@@ -124,11 +119,21 @@ func (v *sentenceVoice) make(ctx context.Context, a *sentenceAudio) {
 			err = packets.PCM(ctx, sound.PCM, sound.Rate, emit)
 		}
 		if err != nil {
-			a.err = err
+			a.fail(ctx, err)
 			return
 		}
 	}
-	a.err = packets.Flush(ctx, emit)
+	if err := packets.Flush(ctx, emit); err != nil {
+		a.fail(ctx, err)
+	}
+}
+
+// fail notes why there is no more, which is ctx's end if that came first.
+func (a *sentenceAudio) fail(ctx context.Context, err error) {
+	if ended := ctx.Err(); ended != nil {
+		err = ended
+	}
+	a.err = err
 }
 
 // splitSentences reads text until it is closed and writes its sentences.

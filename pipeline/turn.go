@@ -262,7 +262,7 @@ func (c *Conversation) callTools(ctx, turnCtx context.Context, t *turn, calls []
 			from := time.Now()
 			text, err := c.p.Tools.Call(callCtx, call)
 			if err != nil {
-				text = "error: " + err.Error()
+				text = err.Error()
 			}
 			results[i] = Message{Role: RoleTool, CallID: call.ID, Text: text, Failed: err != nil}
 			t.tell(turnCtx, note{tool: &ToolTrace{

@@ -154,8 +154,8 @@ func (u *uplink) skip(now time.Time, emit func([]int16)) {
 	}
 	u.lost += uint64(first)
 	for range min(first, concealMax) {
-		if n, err := u.decoder.Conceal(u.pcm[:u.frame]); err == nil {
-			emit(u.pcm[:n])
+		if u.decoder.Conceal(u.pcm[:u.frame]) == nil {
+			emit(u.pcm[:u.frame])
 		}
 	}
 	u.next += uint32(first)
@@ -173,7 +173,7 @@ func (u *uplink) play(p *packet, emit func([]int16)) {
 	n, err := u.decoder.Decode(p.data, u.pcm[:])
 	if err != nil { // not Opus: treat it as lost
 		u.lost++
-		if n, err = u.decoder.Conceal(u.pcm[:u.frame]); err != nil {
+		if n = u.frame; u.decoder.Conceal(u.pcm[:n]) != nil {
 			return
 		}
 	}
