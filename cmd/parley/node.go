@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"parley/broker"
+	"parley/internal/config"
+	"parley/internal/metrics"
+	"parley/internal/ota"
+	"parley/internal/protocol"
+	"parley/internal/session"
+	"parley/mcp"
+	"parley/pipeline"
+	"parley/udpaudio"
+)
+
+// Time limits of the HTTP server. Devices on slow mobile links send 2 KB.
+const (
+	httpHeaderTime = 5 * time.Second
+	httpReadTime   = 15 * time.Second
+	httpWriteTime  = 30 * time.Second
+	httpIdleTime   = 60 * time.Second
+	httpMaxHeader  = 16 << 10 // bytes
+)
+
+// A node is one running Parley: its sockets, its planes and what joins them.
+type node struct {
+	cfg      *config.Config
+	log      *slog.Logger
+	roles    *roles
+	audio    *udpaudio.Server
+	sessions *session.Server
+	broker   *broker.Embedded
+	web      *http.Server
+	webAddr  net.Listener
+	udpAddr  *net.UDPAddr
+	metrics  *metrics.Metrics
+	mcp      mcp.Counters
+	draining atomic.Bool
+	onTurn   func(protocol.DeviceID, pipeline.Trace)
+}
+
+// newNode binds every socket, so that a taken port is known before anything is
+// served. path is the file the configuration is from, for errors. onTurn, which may be nil, receives every turn.
+func newNode(cfg *config.Config, path string, log *slog.Logger, onTurn func(protocol.DeviceID, pipeline.Trace)) (_ *node, err error) {
+	n := &node{cfg: cfg, log: log, metrics: metrics.New(version), onTurn: onTurn}
+	var undo []func()
+	defer func() {
+		if err != nil {
+			for _, f := range undo {
+				f()
+			}
+		}
+	}()
+	if n.roles, err = newRoles(cfg, path, log); err != nil {
+		return nil, err
+	}
+	undo = append(undo, n.roles.close)
+	udp, err := udpaudio.Listen(cfg.UDP.Listen)
+	if err != nil {
+		return nil, portFault(path, "udp.listen", err)
+	}
+	undo = append(undo, func() { udp.Close() })
+	n.udpAddr = udp.LocalAddr().(*net.UDPAddr)
+	n.audio = udpaudio.New(udp, udpaudio.Config{}, log)
+	n.sessions = session.New(n.sessionConfig(), n.audio, log)
+	if n.broker, err = broker.New(brokerConfig(cfg), n.sessions, log); err != nil {
+		return nil, portFault(path, "mqtt.listen", err)
+	}
+	undo = append(undo, func() { n.broker.Close() })
+	if n.webAddr, err = net.Listen("tcp", cfg.HTTP.Listen); err != nil {
+		return nil, portFault(path, "http.listen", err)
+	}
+	undo = append(undo, func() { n.webAddr.Close() })
+	if err := n.register(); err != nil {
+		return nil, err
+	}
+	n.web = &http.Server{
+		Handler: n.handler(), ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
+		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, MaxHeaderBytes: httpMaxHeader,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return n, nil
+}
+
+// portFault is the error of a socket that could not be opened, at its line in
+// the configuration.
+func portFault(path, key string, err error) error {
+	var op *net.OpError
+	problem := err.Error()
+	if errors.As(err, &op) {
+		problem = fmt.Sprintf("cannot listen on %v: %v", op.Addr, op.Err)
+	}
+	return &usageError{config.Fault(path, key, problem, "stop the other program or choose another port")}
+}
+
+func brokerConfig(cfg *config.Config) broker.Config {
+	m := cfg.MQTT
+	c := broker.Config{
+		Listen: m.Listen, Key: []byte(m.Key.Reveal()),
+		Limits: broker.Limits{
+			ConnectTimeout: m.ConnectTimeout, MaxPacket: m.MaxPacket, MaxDevices: m.MaxClients,
+			ConnectRate: rate.Limit(m.ConnectRate), ConnectBurst: m.ConnectBurst,
+			MessageRate: rate.Limit(m.MessageRate), MessageBurst: m.MessageBurst,
+		},
+	}
+	if m.TLSCertificate != "" {
+		c.TLSListen, c.CertificateFile, c.KeyFile = m.TLSListen, m.TLSCertificate, m.TLSKey
+	}
+	return c
+}
+
+func (n *node) sessionConfig() session.Config {
+	c := session.DefaultConfig()
+	c.Roles = func(id protocol.DeviceID) *session.Role { return n.roles.of(string(id)) }
+	c.UDPHost = n.cfg.UDP.Address
+	c.UDPPort = n.udpPort()
+	c.HelloRate, c.HelloBurst = n.cfg.Session.HelloRate, n.cfg.Session.HelloBurst
+	c.AudioWithin = n.cfg.Session.AudioTimeout
+	c.MCP = mcp.Config{
+		CallTimeout: n.cfg.Limits.Tool, SlowTimeout: n.cfg.Limits.ToolSlow,
+		ResultLimit: n.cfg.Limits.ToolResult, Version: version, Counters: &n.mcp,
+	}
+	c.OnTurn = n.turn
+	return c
+}
+
+// udpPort is the port devices are told.
+func (n *node) udpPort() int {
+	if n.cfg.UDP.Port != 0 {
+		return n.cfg.UDP.Port
+	}
+	return n.udpAddr.Port
+}
+
+func (n *node) mqttPort() int { return n.broker.Addr().(*net.TCPAddr).Port }
+func (n *node) webPort() int  { return n.webAddr.Addr().(*net.TCPAddr).Port }
+
+// handler serves what devices, people and monitors ask for over HTTP.
+func (n *node) handler() http.Handler {
+	location, err := n.cfg.OTA.Location()
+	if err != nil {
+		location = time.Local // the configuration was checked: this does not happen
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", ota.Private(n.metrics.Handler()))
+	mux.Handle("/", ota.New(ota.Config{
+		Endpoint: n.cfg.OTA.MQTTEndpoint, MQTTPort: n.mqttPort(), UDPPort: n.udpPort(),
+		Key: []byte(n.cfg.MQTT.Key.Reveal()), Keepalive: n.cfg.MQTT.Keepalive,
+		Location: location, Public: n.cfg.OTA.Public,
+		Status: func() ota.Status {
+			s := n.sessions.Stats()
+			return ota.Status{Devices: int(s.Devices), Sessions: int(s.Sessions), Draining: n.draining.Load()}
+		},
+		Checks: n.roles.checks,
+	}, n.log))
+	return mux
+}
+
+// run serves until ctx ends and then drains. It returns when everything has
+// stopped.
+func (n *node) run(ctx context.Context) error {
+	defer n.roles.close()
+	// The planes outlive ctx: they carry the goodbyes.
+	planes, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	failed := make(chan error, 3)
+	go func() { failed <- n.audio.Serve(planes) }()
+	go func() { failed <- n.broker.Serve(planes) }()
+	go func() {
+		err := n.web.Serve(n.webAddr)
+		if errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		}
+		failed <- err
+	}()
+	running := 3
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		running--
+	}
+	n.drain(ctx)
+	stop()
+	for ; running > 0; running-- {
+		err = errors.Join(err, <-failed)
+	}
+	return err
+}
+
+// drain says goodbye to everybody: no new sessions, sentences may end within the
+// grace, then the HTTP server stops.
+func (n *node) drain(ctx context.Context) {
+	n.draining.Store(true)
+	n.log.Info("draining", "grace", n.cfg.Session.Drain)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.Session.Drain)
+	defer cancel()
+	n.sessions.Drain(grace)
+	if err := n.web.Close(); err != nil {
+		n.log.Debug("http server closed", "error", err)
+	}
+}
+
+// turn records a finished turn.
+func (n *node) turn(id protocol.DeviceID, t pipeline.Trace) {
+	for stage, at := range map[metrics.Stage]time.Time{
+		metrics.Endpoint: t.Endpoint, metrics.Transcript: t.Transcribed, metrics.FirstToken: t.FirstToken,
+		metrics.FirstAudio: t.FirstAudio, metrics.FirstPacket: t.FirstPacket,
+	} {
+		if !at.IsZero() {
+			n.metrics.ObserveTurn(stage, at.Sub(t.SpeechEnd))
+		}
+	}
+	if !t.FirstPacket.IsZero() {
+		n.metrics.ObserveTurn(metrics.Playout, t.PlayoutEnd.Sub(t.FirstPacket))
+	}
+	for _, tool := range t.Tools {
+		n.metrics.ObserveTurn(metrics.Tool, tool.Took)
+	}
+	switch {
+	case t.Err != nil:
+		n.metrics.CountTurn(metrics.Failed)
+	case t.CancelledBy != "":
+		n.metrics.CountTurn(metrics.Interrupted)
+	default:
+		n.metrics.CountTurn(metrics.Completed)
+	}
+	if n.onTurn != nil {
+		n.onTurn(id, t)
+	}
+}
