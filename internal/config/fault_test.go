@@ -1,3 +1,10 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 func TestFaultFindsTheLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.toml")
