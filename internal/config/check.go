@@ -146,8 +146,6 @@ func (k checker) speech(s *Speech) {
 	k.span(keys("speech", "barge_in"), s.BargeIn, 60*ms, 5*time.Second)
 	k.span(keys("speech", "resume"), s.Resume, 200*ms, 10*time.Second)
 	k.span(keys("speech", "max_utterance"), s.MaxUtterance, time.Second, time.Minute)
-	k.number(keys("speech", "bitrate"), s.Bitrate, 8000, 64_000)
-	k.number(keys("speech", "complexity"), s.Complexity, 0, 10) // libopus knows these
 	k.text(keys("speech", "not_understood"), s.NotUnderstood)
 	k.text(keys("speech", "apology"), s.Apology)
 }
@@ -157,8 +155,6 @@ func (k checker) limits(l *Limits) {
 	k.span(keys("limits", "connect"), l.Connect, 100*ms, time.Minute)
 	k.span(keys("limits", "first"), l.First, 100*ms, 2*time.Minute)
 	k.span(keys("limits", "idle"), l.Idle, 100*ms, 5*time.Minute)
-	k.number(keys("limits", "breaker_failures"), l.BreakerFailures, 1, 100)
-	k.span(keys("limits", "breaker_pause"), l.BreakerPause, time.Second, time.Hour)
 	k.span(keys("limits", "tool"), l.Tool, 100*ms, 5*time.Minute)
 	k.span(keys("limits", "tool_slow"), l.ToolSlow, l.Tool, 10*time.Minute)
 	k.number(keys("limits", "tool_rounds"), l.ToolRounds, 0, 20)

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -16,8 +15,7 @@ func (k checker) asr(p path, t ASR) {
 	case t.Command != nil:
 		c := t.Command
 		k.program(p, c.Command)
-		k.choice(p.key("input"), c.Input, "wav-file", "wav", "raw")
-		k.file(p, c)
+		k.choice(p.key("format"), c.Format, "wav", "raw")
 		k.environment(p.key("environment"), c.Environment)
 		k.worker(p, c.Timeout, c.Parallel)
 	case t.OpenAI != nil:
@@ -28,7 +26,9 @@ func (k checker) asr(p path, t ASR) {
 func (k checker) llm(p path, t LLM) {
 	switch {
 	case t.Rules != nil:
-		k.text(p.key("unknown"), t.Rules.Unknown)
+		for i, text := range t.Rules.Unknown {
+			k.text(p.key("unknown").index(i), text)
+		}
 		for i, r := range t.Rules.Rule {
 			k.rule(p.key("rule").index(i), r)
 		}
@@ -48,8 +48,14 @@ func (k checker) rule(p path, r Rule) {
 	for i, m := range r.Match {
 		k.text(p.key("match").index(i), m)
 	}
-	if r.Answer == "" {
+	if r.Call == "" && r.Answer == "" && len(r.Answers) == 0 {
 		k.add(p.key("answer"), "is missing", "say what to answer")
+	}
+	if r.Call == "" && len(r.Then) > 0 {
+		k.add(p.key("then"), "has no call before it", "name the first tool with call")
+	}
+	for i, s := range r.Then {
+		k.text(p.key("then").index(i).key("call"), s.Call)
 	}
 	if r.Call == "" && len(r.Arguments) > 0 {
 		k.add(p.key("arguments"), "has no tool to go to", "name it with call")
@@ -105,15 +111,3 @@ func (k checker) environment(p path, list []string) {
 }
 
 // file checks that a recogniser's command says where its file goes exactly when
-// it is given one.
-func (k checker) file(p path, c *ASRCommand) {
-	const mark = "{file}"
-	wanted := c.Input == "wav-file"
-	has := slices.ContainsFunc(c.Command, func(arg string) bool { return strings.Contains(arg, mark) })
-	switch {
-	case wanted && !has && len(c.Command) > 0:
-		k.add(p.key("command"), "has no "+mark, fmt.Sprintf("put %q where the program wants it, or change %s", mark, p.key("input")))
-	case has && !wanted:
-		k.add(p.key("command"), fmt.Sprintf("has a %s that nothing fills", mark), fmt.Sprintf("change %s, or remove it", p.key("input")))
-	}
-}

@@ -108,25 +108,22 @@ type Speech struct {
 	BargeIn       time.Duration `toml:"barge_in"`       // 60ms to 5s of speech before it interrupts
 	Resume        time.Duration `toml:"resume"`         // 200ms to 10s without words, then an interrupted answer goes on
 	MaxUtterance  time.Duration `toml:"max_utterance"`  // 1s to 60s
-	Bitrate       int           `toml:"bitrate"`        // bit/s of Opus, 8,000 to 64,000
-	Complexity    int           `toml:"complexity"`     // of the Opus encoder, 0 to 10
 	NotUnderstood string        `toml:"not_understood"` // when a recogniser rejects what it heard
 	Apology       string        `toml:"apology"`        // when no provider could answer
+	ApologyAudio  string        `toml:"apology_audio"`  // Ogg Opus file of it; "": the built-in recording, English
 }
 
 // Limits bound providers, tools and memory.
 type Limits struct {
-	Connect         time.Duration `toml:"connect"`          // 100ms to 1m, to a provider
-	First           time.Duration `toml:"first"`            // 100ms to 2m, until a provider's first item
-	Idle            time.Duration `toml:"idle"`             // 100ms to 5m, between a provider's items
-	BreakerFailures int           `toml:"breaker_failures"` // 1 to 100 in a row, then the provider is left alone
-	BreakerPause    time.Duration `toml:"breaker_pause"`    // 1s to 1h, for this long
-	Tool            time.Duration `toml:"tool"`             // 100ms to 5m, one call
-	ToolSlow        time.Duration `toml:"tool_slow"`        // Tool to 10m, one call of a camera or screen
-	ToolRounds      int           `toml:"tool_rounds"`      // 0 to 20 in one turn
-	ToolResult      int           `toml:"tool_result"`      // bytes, 1 KiB to 1 MiB
-	History         int           `toml:"history"`          // messages, 2 to 1,000
-	Encoders        int           `toml:"encoders"`         // at work at once, 0 to 1,024; 0: one a core
+	Connect    time.Duration `toml:"connect"`     // 100ms to 1m, to a provider
+	First      time.Duration `toml:"first"`       // 100ms to 2m, until a provider's first item
+	Idle       time.Duration `toml:"idle"`        // 100ms to 5m, between a provider's items
+	Tool       time.Duration `toml:"tool"`        // 100ms to 5m, one call
+	ToolSlow   time.Duration `toml:"tool_slow"`   // Tool to 10m, one call of a camera or screen
+	ToolRounds int           `toml:"tool_rounds"` // 0 to 20 in one turn
+	ToolResult int           `toml:"tool_result"` // bytes, 1 KiB to 1 MiB
+	History    int           `toml:"history"`     // messages, 2 to 1,000
+	Encoders   int           `toml:"encoders"`    // at work at once, 0 to 1,024; 0: one a core
 }
 
 // A Role binds what a conversation needs. After [Load] each stage lists the

@@ -34,7 +34,6 @@ func builtIn() *Config {
 		Speech: defaultSpeech(),
 		Limits: Limits{
 			Connect: 5 * time.Second, First: 5 * time.Second, Idle: 15 * time.Second,
-			BreakerFailures: 3, BreakerPause: 30 * time.Second,
 			Tool: 10 * time.Second, ToolSlow: 30 * time.Second, ToolRounds: 5, ToolResult: 64 << 10,
 			History: 40,
 		},
@@ -66,7 +65,6 @@ func defaultSpeech() Speech {
 		VADStart: 120 * time.Millisecond, VADStop: 250 * time.Millisecond, PreRoll: 500 * time.Millisecond,
 		EndpointMin: 500 * time.Millisecond, EndpointMax: 3 * time.Second,
 		BargeIn: 500 * time.Millisecond, Resume: 2 * time.Second, MaxUtterance: 30 * time.Second,
-		Bitrate: 24_000, Complexity: 5,
 		NotUnderstood: "Sorry, I did not understand that.",
 		Apology:       "Sorry, something went wrong. Please try again.",
 	}
@@ -92,7 +90,7 @@ func (p *Pocketsphinx) setDefaults() {
 }
 
 func (c *ASRCommand) setDefaults() {
-	c.Input = "wav-file"
+	c.Format = "wav"
 	c.Environment = []string{}
 	c.Timeout = 30 * time.Second
 }
@@ -127,6 +125,6 @@ func (o *TTSOpenAI) setDefaults() {
 }
 
 func (r *Rules) setDefaults() {
-	r.Unknown = "Sorry, I did not understand that."
+	r.Unknown = []string{"Sorry, I did not understand that."}
 	r.Rule = defaultRules()
 }

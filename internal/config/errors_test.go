@@ -69,8 +69,6 @@ func TestFaults(t *testing.T) {
 		"type is no text":        {"[tts.x]\ntype = 7\n", `2: tts.x.type: is a whole number; give text in quotes`},
 		"key of another type":    {whisper + "command = ['w', '{file}']\nmodel = 'x'\n", `4: asr.whisper.model: is not a key of type "command"; it belongs to type "openai"; remove it or change the type`},
 		"no command":             {whisper, `1: asr.whisper.command: is missing; give a program and its arguments, such as command = ["espeak-ng", "--stdout"]`},
-		"no place for the file":  {whisper + "command = ['w']\n", `3: asr.whisper.command: has no {file}; put "{file}" where the program wants it, or change asr.whisper.input`},
-		"place for nothing":      {whisper + "input = 'wav'\ncommand = ['w', '{file}']\n", `4: asr.whisper.command: has a {file} that nothing fills; change asr.whisper.input, or remove it`},
 		"environment":            {"[tts.espeak]\nenvironment = ['A=1', 'B']\n", `2: tts.espeak.environment[1]: sets no variable; write it as "NAME=value"`},
 		"speed":                  {"[tts.openai]\nspeed = 9\n", `2: tts.openai.speed: is 9; allowed is 0.25 to 4, or 0 to leave it to the service`},
 		"raw without rate":       {"[tts.espeak]\nformat = 'raw'\n", `1: tts.espeak.rate: is 0; allowed is 8000 to 48000`},

@@ -35,8 +35,8 @@ type Pocketsphinx struct {
 
 // ASRCommand is any program that reads audio and prints text.
 type ASRCommand struct {
-	Command     []string      `toml:"command"`     // program and arguments, no shell; "{file}" stands for the audio file
-	Input       string        `toml:"input"`       // wav-file, wav or raw
+	Command     []string      `toml:"command"`     // program and arguments, no shell; "{file}" stands for a file of the audio, without it it goes to standard input
+	Format      string        `toml:"format"`      // wav or raw
 	Environment []string      `toml:"environment"` // "NAME=value", beside PATH, HOME and the like
 	Timeout     time.Duration `toml:"timeout"`
 	Parallel    int           `toml:"parallel"`
@@ -53,8 +53,8 @@ type ASROpenAI struct {
 
 // Rules answer from patterns, without any model.
 type Rules struct {
-	Unknown string `toml:"unknown"` // what to say when no rule matches
-	Rule    []Rule `toml:"rule"`    // the first that matches answers
+	Unknown []string `toml:"unknown"` // what to say when no rule matches, in turn
+	Rule    []Rule   `toml:"rule"`    // the first that matches answers
 }
 
 // A Rule answers one kind of request.
@@ -62,9 +62,17 @@ type Rule struct {
 	Match     []string       `toml:"match"`     // patterns of whole utterances
 	Call      string         `toml:"call"`      // a tool, by the device's name for it
 	Arguments map[string]any `toml:"arguments"` // of the call
+	Then      []Step         `toml:"then"`      // further calls, each after the result of the one before
 	Answer    string         `toml:"answer"`    // "{name}" stands for what a pattern captured, "{result}" for the tool's
+	Answers   []string       `toml:"answers"`   // more of them, given in turn
 	Failed    string         `toml:"failed"`    // said instead when the call fails
 	Emotion   string         `toml:"emotion"`   // a face of the device, such as "happy"
+}
+
+// A Step is one tool call of a rule.
+type Step struct {
+	Call      string         `toml:"call"`
+	Arguments map[string]any `toml:"arguments"`
 }
 
 // LLMOpenAI is a service with OpenAI's chat/completions.
