@@ -128,7 +128,7 @@ func TestFilesAndFunctionsStayReadable(t *testing.T) {
 			if !ok || fn.Body == nil {
 				continue
 			}
-			if fn.Name.Name == "init" {
+			if fn.Recv == nil && fn.Name.Name == "init" {
 				t.Errorf("%s: func init: nothing happens by being imported", path)
 			}
 			if n := set.Position(fn.End()).Line - set.Position(fn.Pos()).Line; n > 80 {
