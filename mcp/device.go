@@ -28,7 +28,6 @@ import (
 // SDK session; it keeps its tools, of which devices with equal firmware share
 // one copy. All methods are safe for concurrent use.
 type Device struct {
-	id    protocol.DeviceID
 	send  func(payload json.RawMessage) error
 	cfg   Config
 	log   *slog.Logger
@@ -58,10 +57,9 @@ var _ Source = (*Device)(nil)
 // Close. Nothing is sent before [Device.Start] or [Device.Call].
 func NewDevice(id protocol.DeviceID, send func(payload json.RawMessage) error, cfg Config, log *slog.Logger) *Device {
 	return &Device{
-		id:    id,
 		send:  send,
 		cfg:   cfg.withDefaults(),
-		log:   log,
+		log:   log.With("device", string(id)),
 		ready: make(chan struct{}),
 		// A device that reconnects may still answer the calls of its last
 		// connection: with a random start their ids mean nothing here.
@@ -137,7 +135,7 @@ func (d *Device) Receive(payload json.RawMessage) {
 	r, err := decodeReply(payload)
 	if err != nil {
 		d.cfg.Counters.Malformed.Add(1)
-		d.log.Debug("mcp_message_ignored", "device_id", d.id, "error", err)
+		d.log.Debug("mcp message ignored", "error", err)
 		return
 	}
 	d.mu.Lock()

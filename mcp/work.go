@@ -168,10 +168,10 @@ func (d *Device) discoveryFailed(err error) error {
 	if d.attempts < maxAttempts {
 		pause := firstRetry << (d.attempts - 1)
 		d.retry = time.AfterFunc(pause, d.again)
-		d.log.Debug("mcp_discovery_failed", "device_id", d.id, "attempt", d.attempts, "retry_ms", pause.Milliseconds(), "error", err)
+		d.log.Debug("device did not tell its tools, asking again", "attempt", d.attempts, "retry_ms", pause.Milliseconds(), "error", err)
 	} else if d.attempts == maxAttempts {
 		d.cfg.Counters.Abandoned.Add(1)
-		d.log.Warn("mcp_discovery_abandoned", "device_id", d.id, "attempts", d.attempts, "error", err)
+		d.log.Warn("device does not tell its tools", "attempts", d.attempts, "error", err)
 	}
 	return fmt.Errorf("the device's tools are not known: %w", err)
 }
@@ -204,7 +204,7 @@ func (d *Device) discover(ctx context.Context, session *sdk.ClientSession, c *co
 	close(d.ready)
 	d.cfg.Counters.Discovered.Add(1)
 	info := session.InitializeResult().ServerInfo
-	d.log.Info("mcp_ready", "device_id", d.id, "board", info.Name, "firmware", info.Version,
+	d.log.Info("device told its tools", "board", info.Name, "firmware", info.Version,
 		"tools", len(tools), "took_ms", time.Since(began).Milliseconds())
 	return nil
 }
@@ -221,11 +221,11 @@ func (d *Device) list(ctx context.Context, session *sdk.ClientSession, c *conn) 
 			return nil, err
 		}
 		if err != nil {
-			d.log.Warn("mcp_list_incomplete", "device_id", d.id, "tools", len(l.tools), "reason", err)
+			d.log.Warn("device told its tools in part", "tools", len(l.tools), "reason", err)
 			return l.tools, nil
 		}
 		if why := l.add(c.page, page.NextCursor); why != "" {
-			d.log.Warn("mcp_list_incomplete", "device_id", d.id, "tools", len(l.tools), "reason", why)
+			d.log.Warn("device told its tools in part", "tools", len(l.tools), "reason", why)
 			return l.tools, nil
 		}
 		if page.NextCursor == "" {
@@ -249,11 +249,11 @@ func (d *Device) run(ctx context.Context, session *sdk.ClientSession, c *conn, n
 		err = fmt.Errorf("%w; it may still take effect", err)
 	}
 	if err != nil {
-		d.log.Warn("tool_call_failed", "device_id", d.id, "tool", next.name, "took_ms", took, "error", err)
+		d.log.Warn("tool call failed", "tool", next.name, "took_ms", took, "error", err)
 		return outcome{err: err}
 	}
 	r := toResult(res, d.cfg.ResultLimit)
-	d.log.Debug("tool_call", "device_id", d.id, "tool", next.name, "took_ms", took, "is_error", r.IsError, "bytes", len(r.Text))
+	d.log.Debug("tool called", "tool", next.name, "took_ms", took, "is_error", r.IsError, "bytes", len(r.Text))
 	return outcome{result: r}
 }
 

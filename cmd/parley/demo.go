@@ -96,12 +96,13 @@ func (n *node) converse(ctx context.Context, out io.Writer, traces <-chan pipeli
 	fmt.Fprintf(out, "Parley %s: MQTT %v, UDP %v, HTTP %v\n", version, n.broker.Addr(), n.udpAddr, n.webAddr.Addr())
 	_, role := n.cfg.RoleOf("")
 	fmt.Fprintf(out, "listens with %v, thinks with %v, speaks with %v\n\n", role.ASR, role.LLM, role.TTS)
+	s := newScreen(out)
 	pcm, err := readSpeech(bytes.NewReader(question))
 	if err != nil {
 		return err
 	}
 	d, err := device.New(device.Options{
-		ID: "02:70:61:72:6c:65", Mode: protocol.ModeAuto, Decode: true,
+		ID: "02:70:61:72:6c:65", Mode: protocol.ModeAuto, Decode: true, OnEvent: s.event,
 		OTA: fmt.Sprintf("http://127.0.0.1:%d%s", n.webPort(), ota.Path),
 	})
 	if err != nil {
@@ -111,40 +112,29 @@ func (n *node) converse(ctx context.Context, out io.Writer, traces <-chan pipeli
 	if err := d.Connect(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "device   connected: OTA, MQTT")
+	s.line("device", "connected: configuration by HTTP, then MQTT")
 	if err := n.awaitTools(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "device   says aloud: %q (a recording, %.1f s)\n", questionText, float64(len(pcm))/pipeline.SampleRate)
+	s.line("you", "say %q (a recording of %.1f s)", questionText, float64(len(pcm))/pipeline.SampleRate)
 	answer, err := ask(ctx, d, pcm, demoTimeout)
-	printAnswer(out, answer)
 	if err != nil {
 		return err
 	}
-	printTrace(out, <-traces)
+	select {
+	case t := <-traces:
+		s.trace(t)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	if err := writeWAV(file, answer.PCM); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nanswer   %s, %.1f s\n", file, float64(len(answer.PCM))/protocol.DownlinkSampleRate)
+	s.line("answer", "%s, %.1f s", file, float64(len(answer.PCM))/protocol.DownlinkSampleRate)
 	if len(answer.Calls) == 0 {
 		return errors.New("the device's tool was not called")
 	}
-	return printReport(out, d.Report())
-}
-
-// printTrace shows where the time of a turn went.
-func printTrace(out io.Writer, t pipeline.Trace) {
-	fmt.Fprint(out, "latency  ")
-	for i, s := range t.Stages() {
-		if i > 0 {
-			fmt.Fprint(out, " + ")
-		}
-		fmt.Fprintf(out, "%s %v", s.Name, round(s.Took))
-	}
-	fmt.Fprintf(out, " = %v from the end of speech to the first packet\n", round(t.VoiceToVoice()))
-	for _, tool := range t.Tools {
-		fmt.Fprintf(out, "         within: tool %s %v\n", tool.Name, round(tool.Took))
-	}
+	return s.report(d.Report())
 }
 
 // awaitTools waits until the device has told its tools, as it does within

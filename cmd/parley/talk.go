@@ -16,6 +16,9 @@ import (
 	"parley/pipeline/tts"
 )
 
+// maxQuestion bounds a recording to say, in samples: a minute at 48 kHz.
+const maxQuestion = 60 * 48000
+
 // talkFlags are what `parley talk` was asked.
 type talkFlags struct {
 	server, ota, say, wav, voice, out, mac string
@@ -57,6 +60,8 @@ func talk(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return &usageError{err}
 	}
+	s := newScreen(out)
+	opts.OnEvent = s.event
 	d, err := device.New(opts)
 	if err != nil {
 		return &usageError{err}
@@ -65,7 +70,7 @@ func talk(ctx context.Context, args []string, out io.Writer) error {
 	if err := d.Connect(ctx); err != nil {
 		return err
 	}
-	return o.converse(ctx, d, question, out)
+	return o.converse(ctx, d, question, s)
 }
 
 // question is what will be said, 16 kHz mono.
@@ -102,22 +107,21 @@ func (o *talkFlags) device() (device.Options, error) {
 }
 
 // converse asks as often as wanted and reports what a listener lost.
-func (o *talkFlags) converse(ctx context.Context, d *device.Device, question []int16, out io.Writer) error {
+func (o *talkFlags) converse(ctx context.Context, d *device.Device, question []int16, s *screen) error {
 	for i := range o.times {
-		fmt.Fprintf(out, "--- %d of %d, %s ---\n", i+1, o.times, o.mode)
+		s.line("you", "say it, %d of %d, mode %s", i+1, o.times, o.mode)
 		answer, err := ask(ctx, d, question, o.timeout)
-		printAnswer(out, answer)
 		if err != nil {
 			return fmt.Errorf("question %d: %w", i+1, err)
 		}
-		fmt.Fprintf(out, "latency  %v from the end of speech to the first sound\n", round(answer.FirstSound.Sub(answer.SpeechEnd)))
+		s.line("latency", "%v from the end of speech to the first sound", round(answer.FirstSound.Sub(answer.SpeechEnd)))
 		if o.out != "" {
 			if err := writeWAV(o.out, answer.PCM); err != nil {
 				return err
 			}
 		}
 	}
-	return printReport(out, d.Report())
+	return s.report(d.Report())
 }
 
 func ask(ctx context.Context, d *device.Device, question []int16, limit time.Duration) (device.Answer, error) {
@@ -128,35 +132,6 @@ func ask(ctx context.Context, d *device.Device, question []int16, limit time.Dur
 		err = errors.New("the answer had no words")
 	}
 	return answer, err
-}
-
-// printAnswer shows a conversation as the device met it.
-func printAnswer(out io.Writer, a device.Answer) {
-	for _, alert := range a.Alerts {
-		fmt.Fprintf(out, "alert    %s\n", alert)
-	}
-	if a.Transcript != "" {
-		fmt.Fprintf(out, "you      %s\n", a.Transcript)
-	}
-	for _, c := range a.Calls {
-		fmt.Fprintf(out, "tool     %s %s -> %s\n", c.Name, c.Args, c.Result)
-	}
-	for _, s := range a.Sentences {
-		fmt.Fprintf(out, "parley   %s\n", s)
-	}
-	if a.Emotion != "" {
-		fmt.Fprintf(out, "face     %s\n", a.Emotion)
-	}
-}
-
-// printReport shows what was lost; audio clipped is a failure of the server.
-func printReport(out io.Writer, r device.Report) error {
-	fmt.Fprintf(out, "played   %d frames; clipped %d, lost %d, late %d, duplicate %d, underruns %d\n",
-		r.Played, r.Clipped(), r.Lost, r.Late, r.Duplicate, r.Underruns)
-	if n := r.Clipped(); n > 0 {
-		return fmt.Errorf("%d frames arrived and were never heard", n)
-	}
-	return nil
 }
 
 // speakText returns text spoken by espeak-ng, 16 kHz mono.
@@ -180,15 +155,11 @@ func speakText(ctx context.Context, text, voice string) ([]int16, error) {
 
 // readSpeech reads a WAV file as 16 kHz mono.
 func readSpeech(r io.Reader) ([]int16, error) {
-	w, err := audio.NewWAVReader(r)
+	pcm, rate, err := audio.ReadWAV(r, maxQuestion)
 	if err != nil {
 		return nil, err
 	}
-	pcm, err := w.ReadAll()
-	if err != nil {
-		return nil, err
-	}
-	return resample(pcm, w.Rate())
+	return resample(pcm, rate)
 }
 
 func resample(pcm []int16, rate int) ([]int16, error) {
@@ -196,8 +167,7 @@ func resample(pcm []int16, rate int) ([]int16, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := r.Write(nil, pcm)
-	return r.Flush(out), nil
+	return r.Flush(r.Append(nil, pcm)), nil
 }
 
 func writeWAV(path string, pcm []int16) error {
@@ -207,5 +177,3 @@ func writeWAV(path string, pcm []int16) error {
 	}
 	return os.WriteFile(path, b.Bytes(), 0o644)
 }
-
-func round(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

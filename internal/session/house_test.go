@@ -112,7 +112,9 @@ func newHouse(t *testing.T, change func(*session.Config, *session.Role)) *house 
 	return h
 }
 
+// turns are the turns that have ended by now.
 func (h *house) turns() []pipeline.Trace {
+	synctest.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]pipeline.Trace(nil), h.traces...)

@@ -39,7 +39,7 @@ func newPeer(s *Server, l Link) *peer {
 	}
 	p.tools = mcp.NewDevice(p.id, func(payload json.RawMessage) error {
 		return l.Send(protocol.MCP("", payload))
-	}, s.cfg.MCP, p.log)
+	}, s.cfg.MCP, s.log)
 	p.tools.Start()
 	return p
 }
@@ -110,6 +110,7 @@ func (p *peer) hello(m protocol.Uplink) {
 	if old := p.session(); old != nil {
 		old.close(endReplaced)
 	}
+	p.tools.Start() // a sign of life, should it have been silent
 	c, err := p.open()
 	if err != nil {
 		p.log.Error("session not opened", "error", err)

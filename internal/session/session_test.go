@@ -42,14 +42,15 @@ func TestEveryClientInEveryModeHearsEveryWord(t *testing.T) {
 				virtual(t, func(t *testing.T) {
 					h := newHouse(t, nil)
 					d := h.device(1, line{}, func(o *device.Options) { o.Profile, o.Mode = p, m })
-					for range 5 {
+					const turns = 20
+					for range turns {
 						a, err := h.ask(d)
 						mustHear(t, d, a, err)
 						if a.Transcript != "hello there" {
 							t.Errorf("transcript %q", a.Transcript)
 						}
 					}
-					if r := d.Report(); r.Underruns != 0 || int(r.Played) != 5*len(strings.ReplaceAll(answer, ". ", ".")) {
+					if r := d.Report(); r.Underruns != 0 || int(r.Played) != turns*len(strings.ReplaceAll(answer, ". ", ".")) {
 						t.Errorf("underruns %d, played %d", r.Underruns, r.Played)
 					}
 					h.stop()
