@@ -2,18 +2,15 @@ package tts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"os"
-	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 
+	"parley/internal/program"
 	"parley/pipeline"
 )
 
@@ -30,9 +27,6 @@ const (
 	// MaxSpeech bounds the audio of one sentence, in bytes: two minutes of
 	// 48 kHz PCM.
 	MaxSpeech = 12 << 20
-
-	// DefaultTimeout is how long a program may run where nothing is configured.
-	DefaultTimeout = 30 * time.Second
 
 	// textArgument is what a sentence replaces in a command's arguments.
 	textArgument = "{text}"
@@ -58,7 +52,7 @@ type CommandConfig struct {
 	// as "NAME=value". Nothing else of the server's environment, which may hold
 	// keys, is passed on.
 	Env []string
-	// Timeout is how long one sentence may take; 0 is [DefaultTimeout].
+	// Timeout is how long one sentence may take; 0 is program.DefaultTimeout.
 	Timeout time.Duration
 	// Concurrent is how many sentences may be made at the same time; further ones
 	// wait. 0 is one for each core, all of which synthesis takes.
@@ -80,12 +74,6 @@ func NewCommand(cfg CommandConfig) (pipeline.Synthesizer, error) {
 	if cfg.Format == "" {
 		cfg.Format = FormatWAV
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	if cfg.Concurrent == 0 {
-		cfg.Concurrent = runtime.GOMAXPROCS(0)
-	}
 	switch {
 	case len(cfg.Command) == 0 || cfg.Command[0] == "":
 		return nil, fmt.Errorf("[%s]: command is empty; name a program, such as [\"espeak-ng\", \"--stdout\"]", cfg.Table)
@@ -95,22 +83,18 @@ func NewCommand(cfg CommandConfig) (pipeline.Synthesizer, error) {
 		return nil, fmt.Errorf("[%s]: format %q is not known; use %q or %q", cfg.Table, cfg.Format, FormatWAV, FormatRaw)
 	case cfg.Format == FormatRaw && (cfg.Rate < 8000 || cfg.Rate > 48000):
 		return nil, fmt.Errorf("[%s]: rate is %d Hz; raw output needs one between 8000 and 48000", cfg.Table, cfg.Rate)
-	case cfg.Timeout < 0 || cfg.Concurrent < 0:
-		return nil, fmt.Errorf("[%s]: timeout and concurrent must not be negative", cfg.Table)
 	}
-	program, err := exec.LookPath(cfg.Command[0])
+	run, err := program.Find(program.Config{Name: cfg.Command[0], Env: cfg.Env, Timeout: cfg.Timeout, Concurrent: cfg.Concurrent})
 	if err != nil {
-		return nil, fmt.Errorf("[%s]: cannot run command: %w; install it or correct command", cfg.Table, err)
+		return nil, fmt.Errorf("[%s]: %w", cfg.Table, err)
 	}
 	cfg.Command = slices.Clone(cfg.Command)
-	cfg.Env = append(passedEnv(os.Environ()), cfg.Env...)
-	return &command{cfg: cfg, program: program, slots: make(chan struct{}, cfg.Concurrent)}, nil
+	return &command{cfg: cfg, program: run}, nil
 }
 
 type command struct {
 	cfg     CommandConfig
-	program string
-	slots   chan struct{} // holds one element for each run under way; senders wait
+	program *program.Program
 }
 
 // Synthesize implements [pipeline.Synthesizer]. The goroutines of a run end, and
@@ -120,12 +104,6 @@ func (c *command) Synthesize(ctx context.Context, sentence string) iter.Seq2[pip
 		if len(sentence) > MaxSentence {
 			yield(pipeline.Audio{}, fmt.Errorf("[%s]: a sentence of %d bytes is too long, the limit is %d",
 				c.cfg.Table, len(sentence), MaxSentence))
-			return
-		}
-		select {
-		case c.slots <- struct{}{}:
-		case <-ctx.Done():
-			yield(pipeline.Audio{}, context.Cause(ctx))
 			return
 		}
 		r := c.start(ctx, sentence)
@@ -173,7 +151,7 @@ func (c *command) pieces(output io.Reader) iter.Seq2[pipeline.Audio, error] {
 
 // arguments returns the arguments and the standard input for a sentence.
 func (c *command) arguments(sentence string) (args []string, input string) {
-	sentence = oneLine(sentence)
+	sentence = program.OneLine(sentence)
 	args = slices.Clone(c.cfg.Command[1:])
 	inArguments := false
 	for i, arg := range args {
@@ -191,37 +169,5 @@ func (c *command) arguments(sentence string) (args []string, input string) {
 	return args, sentence + "\n"
 }
 
-// oneLine makes one line of a sentence: programs that read lines would take
-// several for several sentences, and an argument cannot hold a NUL.
-func oneLine(sentence string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, sentence))
-}
-
 // isSpoken reports whether r is something a synthesizer must make sound of.
 func isSpoken(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
-
-// passedEnv returns what of the server's environment a program needs to run at
-// all: where programs, libraries and models are, and the language.
-func passedEnv(environ []string) []string {
-	var passed []string
-	for _, entry := range environ {
-		name, _, _ := strings.Cut(entry, "=")
-		switch name {
-		case "PATH", "HOME", "LANG", "LANGUAGE", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "XDG_DATA_HOME", "XDG_CACHE_HOME":
-			passed = append(passed, entry)
-		default:
-			if strings.HasPrefix(name, "LC_") {
-				passed = append(passed, entry)
-			}
-		}
-	}
-	return passed
-}
-
-// errTooMuch stops a program that does not stop writing.
-var errTooMuch = errors.New("it writes too much audio")

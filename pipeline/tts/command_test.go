@@ -158,7 +158,7 @@ func TestCommandFailures(t *testing.T) {
 		"not wav":             {`echo Usage: speak`, tts.FormatWAV, "WAV", 0},
 		"not wav, and fails":  {`echo Usage: speak; echo bad option >&2; exit 2`, tts.FormatWAV, "bad option", 0},
 		"killed":              {`kill -9 $$`, tts.FormatRaw, "signal: killed", 0},
-		"endless":             {`cat /dev/zero`, tts.FormatRaw, "too much audio", tts.MaxSpeech / 2},
+		"endless":             {`cat /dev/zero`, tts.FormatRaw, "writes too much", tts.MaxSpeech / 2},
 		"leaves a child":      {`sleep 1000 & printf aa; exit 0`, tts.FormatRaw, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestCommandConfig(t *testing.T) {
 		"command begins with {text}":         {Command: []string{"{text}"}},
 		`format "mp3" is not known`:          {Command: sh, Format: "mp3"},
 		"rate is 0 Hz":                       {Command: sh, Format: tts.FormatRaw},
-		"timeout and concurrent":             {Command: sh, Timeout: -1},
+		"must not be negative":             {Command: sh, Timeout: -1},
 		"cannot run command: exec: \"no-suc": {Command: []string{"no-such-program"}},
 	} {
 		cfg.Table = "tts.x"
