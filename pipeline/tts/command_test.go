@@ -323,7 +323,7 @@ func TestCommandConfig(t *testing.T) {
 		"command begins with {text}":         {Command: []string{"{text}"}},
 		`format "mp3" is not known`:          {Command: sh, Format: "mp3"},
 		"rate is 0 Hz":                       {Command: sh, Format: tts.FormatRaw},
-		"must not be negative":             {Command: sh, Timeout: -1},
+		"timeout is -1ns":                    {Command: sh, Timeout: -1},
 		"cannot run command: exec: \"no-suc": {Command: []string{"no-such-program"}},
 	} {
 		cfg.Table = "tts.x"
