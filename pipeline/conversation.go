@@ -108,7 +108,6 @@ const (
 	signalListenStop
 	signalDetect
 	signalAbort
-	signalPathReady
 )
 
 type signal struct {
@@ -136,12 +135,13 @@ type Conversation struct {
 	log    *slog.Logger
 	onTurn func(Trace)
 
-	packets chan *packet
-	signals chan signal
-	late    chan []Message  // results of tools whose reply was cut; senders wait, bounded by ToolTimeout
-	words   chan hypothesis // from every recogniser run; senders wait for Run
-	dropped atomic.Uint64   // packets refused because the inbox was full
-	work    sync.WaitGroup  // every goroutine this conversation has started
+	packets   chan *packet
+	signals   chan signal
+	pathReady chan struct{}   // one is enough
+	late      chan []Message  // results of tools whose reply was cut; senders wait, bounded by ToolTimeout
+	words     chan hypothesis // from every recogniser run; senders wait for Run
+	dropped   atomic.Uint64   // packets refused because the inbox was full
+	work      sync.WaitGroup  // every goroutine this conversation has started
 
 	// Owned by Run.
 	up        uplink
@@ -149,6 +149,7 @@ type Conversation struct {
 	mode      Mode
 	listening bool
 	held      held     // audio that came while not listening
+	deaf      uint64   // pieces of audio the recogniser did not take
 	woken     bool     // a wake word was reported since the last listen start
 	ear       *ear     // the recogniser run that is being fed
 	asked     []*ear   // recogniser runs that are closed and not answered yet, oldest first
@@ -173,11 +174,12 @@ type Conversation struct {
 func New(cfg Config, p Providers, vad Detector, dev Device, onTurn func(Trace), log *slog.Logger) (*Conversation, error) {
 	c := &Conversation{
 		cfg: cfg, p: p, dev: dev, log: log, onTurn: onTurn,
-		packets: make(chan *packet, uplinkBound),
-		signals: make(chan signal, signalBound),
-		late:    make(chan []Message),
-		words:   make(chan hypothesis),
-		ends:    endpointer{cfg: cfg.Endpointing, detector: vad},
+		packets:   make(chan *packet, uplinkBound),
+		signals:   make(chan signal, signalBound),
+		pathReady: make(chan struct{}, 1),
+		late:      make(chan []Message),
+		words:     make(chan hypothesis),
+		ends:      endpointer{cfg: cfg.Endpointing, detector: vad},
 	}
 	if onTurn == nil {
 		c.onTurn = func(Trace) {}
@@ -189,13 +191,23 @@ func New(cfg Config, p Providers, vad Detector, dev Device, onTurn func(Trace), 
 // called before Run.
 func (c *Conversation) Remember(history []Message) { c.history = history }
 
+// Stats are what became of a device's packets.
+type Stats struct {
+	Refused uint64 // the conversation had fallen behind
+	Late    uint64 // came after their place had been passed
+	Lost    uint64 // concealed or skipped
+	Unheard uint64 // pieces of audio that a stuck recogniser did not take
+	Expired uint64 // pieces of audio that waited too long for a listen start
+}
+
+// Stats must be called after Run has returned.
+func (c *Conversation) Stats() Stats {
+	return Stats{c.dropped.Load(), c.up.late, c.up.lost, c.deaf, c.held.expired}
+}
+
 // History is what was said, as the user heard it. It must be called after Run
 // has returned.
 func (c *Conversation) History() []Message { return c.history }
-
-// Dropped counts the packets refused because the conversation had fallen
-// behind.
-func (c *Conversation) Dropped() uint64 { return c.dropped.Load() }
 
 // ListenStart says that the device has begun to listen.
 func (c *Conversation) ListenStart(m Mode) bool {
@@ -213,8 +225,14 @@ func (c *Conversation) Detect(text string) bool {
 // Abort says that the user does not want to hear the rest.
 func (c *Conversation) Abort() bool { return c.signal(signal{kind: signalAbort}) }
 
-// PathReady says that packets can be sent: the device's address is known.
-func (c *Conversation) PathReady() bool { return c.signal(signal{kind: signalPathReady}) }
+// PathReady says that packets can be sent: the device's address is known. It is
+// never lost.
+func (c *Conversation) PathReady() {
+	select {
+	case c.pathReady <- struct{}{}:
+	default: // said already
+	}
+}
 
 // signal reports false when the inbox is full and the signal was dropped.
 func (c *Conversation) signal(s signal) bool {
@@ -268,6 +286,8 @@ func (c *Conversation) Run(ctx context.Context) {
 				c.hear(ctx, <-c.packets)
 			}
 			c.handle(ctx, s)
+		case <-c.pathReady:
+			c.path = true
 		case h := <-c.words:
 			c.hypothesis(ctx, h)
 		case n := <-notes:
@@ -308,8 +328,6 @@ func (c *Conversation) handle(ctx context.Context, s signal) {
 	case signalAbort:
 		c.lastSound = now
 		c.interrupt("abort")
-	case signalPathReady:
-		c.path = true
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // earBound is how many pieces of audio may wait for a recogniser: 64 are 3.8 s.
 // Beyond that the recogniser is stuck and its time limit will end it; pieces
-// are dropped.
+// are dropped and counted.
 const earBound = 64
 
 // An ear is one run of the recogniser, over one utterance.
@@ -65,14 +65,12 @@ func (c *Conversation) openEar(ctx context.Context, begun []int16) {
 	})
 }
 
-// feed gives the recogniser a copy of pcm.
-func (e *ear) feed(pcm []int16) {
-	if e.closed {
-		return
-	}
+// feedEar gives the recogniser a copy of pcm.
+func (c *Conversation) feedEar(pcm []int16) {
 	select {
-	case e.audio <- append([]int16(nil), pcm...):
+	case c.ear.audio <- append([]int16(nil), pcm...):
 	default:
+		c.deaf++
 	}
 }
 
@@ -104,7 +102,10 @@ func (c *Conversation) sound(ctx context.Context, pcm []int16, now time.Time) {
 // attend listens to audio while listening.
 func (c *Conversation) attend(ctx context.Context, pcm []int16, now time.Time) {
 	if c.mode == Manual {
-		c.ear.feed(pcm)
+		if c.ear == nil { // the recogniser ended by itself; the user has not
+			c.openEar(ctx, nil)
+		}
+		c.feedEar(pcm)
 		c.lastSound = now
 		return
 	}
@@ -114,7 +115,7 @@ func (c *Conversation) attend(ctx context.Context, pcm []int16, now time.Time) {
 		c.openEar(ctx, c.ends.begun())
 	default:
 		if c.ear != nil {
-			c.ear.feed(pcm)
+			c.feedEar(pcm)
 		}
 	}
 	if !c.ends.speaking || c.ear == nil {
@@ -180,7 +181,7 @@ func (c *Conversation) hypothesis(ctx context.Context, h hypothesis) {
 		if c.turn != nil && hasWords(e.text) {
 			c.interrupt("barge-in") // words, not noise
 		}
-		if h.t.EndOfTurn && e == c.ear {
+		if h.t.EndOfTurn && e == c.ear && c.mode != Manual {
 			c.endUtterance(now)
 		}
 	}

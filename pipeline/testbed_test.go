@@ -193,7 +193,9 @@ type fakeASR struct {
 	rejected bool
 	err      error
 	partial  string // yielded after the first second of audio
-	heard    []time.Duration
+	// impatient ends a run without words after so much audio.
+	impatient time.Duration
+	heard     []time.Duration
 }
 
 func (f *fakeASR) Transcribe(ctx context.Context, in <-chan []int16) iter.Seq2[Transcript, error] {
@@ -204,6 +206,12 @@ func (f *fakeASR) Transcribe(ctx context.Context, in <-chan []int16) iter.Seq2[T
 			case pcm, ok := <-in:
 				samples += len(pcm)
 				more = ok
+				if f.impatient > 0 && ok && time.Duration(samples)*time.Second/SampleRate >= f.impatient {
+					f.mu.Lock()
+					f.heard = append(f.heard, f.impatient)
+					f.mu.Unlock()
+					return
+				}
 				if f.partial != "" && ok && samples >= SampleRate && samples-len(pcm) < SampleRate {
 					if !yield(Transcript{Text: f.partial}, nil) {
 						return

@@ -189,7 +189,8 @@ const heldMax = time.Second
 // overtakes MQTT, so the first syllables can arrive before the listen start
 // that announces them.
 type held struct {
-	frames []heldFrame
+	frames  []heldFrame
+	expired uint64 // frames dropped for their age or number
 }
 
 type heldFrame struct {
@@ -204,6 +205,7 @@ func (h *held) add(pcm []int16, now time.Time) {
 		drop++
 	}
 	drop = max(drop, len(h.frames)-heldFrames)
+	h.expired += uint64(drop)
 	h.frames = append(h.frames[:0], h.frames[drop:]...)
 }
 

@@ -16,11 +16,14 @@ func (n *node) register() error {
 	figure(metrics.Counter, "sessions_opened_total", "Audio channels opened.", "")
 	figure(metrics.Counter, "hellos_refused_total", "Hellos beyond a device's rate, or while draining.", "")
 	figure(metrics.Counter, "messages_bad_total", "Messages of devices that could not be read.", "")
+	figure(metrics.Counter, "messages_unknown_total", "Messages of devices of a type nobody knows.", "")
 	figure(metrics.Counter, "sessions_without_audio_total", "Sessions whose device was to be heard and was not.", "")
 	figure(metrics.Counter, "signals_dropped_total", "Messages dropped because a conversation had fallen behind.", "")
 	figure(metrics.Counter, "mqtt_connections_total", "TCP connections accepted.", "")
 	figure(metrics.Counter, "mqtt_refused_total", "Connections refused, by reason.", "reason")
 	figure(metrics.Counter, "mqtt_disconnected_total", "Connections ended by the broker, by reason.", "reason")
+	figure(metrics.Gauge, "mqtt_pending", "Connections that have not sent their CONNECT yet.", "")
+	figure(metrics.Counter, "mqtt_denied_total", "Publications and subscriptions to topics of others.", "")
 	figure(metrics.Counter, "mqtt_received_total", "Messages received.", "")
 	figure(metrics.Counter, "mqtt_sent_total", "Messages sent.", "")
 	figure(metrics.Counter, "udp_delivered_total", "Audio packets delivered to conversations.", "")
@@ -30,6 +33,10 @@ func (n *node) register() error {
 	figure(metrics.Counter, "udp_moves_total", "Changes of a device's address.", "")
 	figure(metrics.Counter, "mcp_calls_total", "Tool calls sent to devices.", "")
 	figure(metrics.Counter, "mcp_timeouts_total", "Requests to devices that were not answered in time.", "")
+	figure(metrics.Counter, "mcp_busy_total", "Tool calls refused because too many were waiting.", "")
+	figure(metrics.Counter, "mcp_unexpected_total", "Replies of devices that nobody waited for.", "")
+	figure(metrics.Counter, "mcp_abandoned_total", "Devices that did not tell their tools.", "")
+	figure(metrics.Counter, "ota_requests_total", "Devices that asked for their configuration, by what they got.", "result")
 	figure(metrics.Counter, "mcp_malformed_total", "Messages of devices that are no JSON-RPC reply.", "")
 	return n.metrics.Register(figures, n.samples)
 }
@@ -47,17 +54,20 @@ func (n *node) samples() []metrics.Sample {
 	one("sessions_opened_total", s.Opened)
 	one("hellos_refused_total", s.HellosRefused)
 	one("messages_bad_total", s.BadMessages)
+	one("messages_unknown_total", s.UnknownMessages)
 	one("sessions_without_audio_total", s.NoAudio)
 	one("signals_dropped_total", s.SignalsDropped)
 
 	b := n.broker.Stats()
 	one("mqtt_connections_total", uint64(b.Accepted))
+	one("mqtt_pending", uint64(b.Pending))
+	one("mqtt_denied_total", uint64(b.Denied))
 	one("mqtt_received_total", uint64(b.Received))
 	one("mqtt_sent_total", uint64(b.Sent))
 	for _, r := range []broker.Refusal{
 		broker.RefusedRate, broker.RefusedPending, broker.RefusedTimeout, broker.RefusedTooLarge, broker.RefusedMalformed,
 		broker.RefusedVersion, broker.RefusedClientID, broker.RefusedCredentials, broker.RefusedPublic,
-		broker.RefusedFull, broker.RefusedBusy, broker.RefusedShutdown,
+		broker.RefusedFull, broker.RefusedBusy, broker.RefusedOvertaken, broker.RefusedShutdown,
 	} {
 		by("mqtt_refused_total", string(r), uint64(b.Refused[r]))
 	}
@@ -85,6 +95,14 @@ func (n *node) samples() []metrics.Sample {
 	}
 	one("mcp_calls_total", n.mcp.Calls.Load())
 	one("mcp_timeouts_total", n.mcp.Timeouts.Load())
+	one("mcp_busy_total", n.mcp.Busy.Load())
+	one("mcp_unexpected_total", n.mcp.Unexpected.Load())
+	one("mcp_abandoned_total", n.mcp.Abandoned.Load())
+	o := n.ota.Stats()
+	by("ota_requests_total", "enrolled", o.Enrolled)
+	by("ota_requests_total", "homeless", o.Homeless)
+	by("ota_requests_total", "refused", o.Refused)
+	by("ota_requests_total", "invalid", o.Invalid)
 	one("mcp_malformed_total", n.mcp.Malformed.Load())
 	return out
 }

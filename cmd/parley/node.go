@@ -43,6 +43,7 @@ type node struct {
 	web      *http.Server
 	webAddr  net.Listener
 	udpAddr  *net.UDPAddr
+	ota      *ota.Handler
 	metrics  *metrics.Metrics
 	mcp      mcp.Counters
 	draining atomic.Bool
@@ -81,13 +82,13 @@ func newNode(cfg *config.Config, path string, log *slog.Logger, onTurn func(prot
 		return nil, portFault(path, "http.listen", err)
 	}
 	undo = append(undo, func() { n.webAddr.Close() })
-	if err := n.register(); err != nil {
-		return nil, err
-	}
 	n.web = &http.Server{
 		Handler: n.handler(), ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
 		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, MaxHeaderBytes: httpMaxHeader,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	if err := n.register(); err != nil {
+		return nil, err
 	}
 	return n, nil
 }
@@ -153,7 +154,7 @@ func (n *node) handler() http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", ota.Private(n.metrics.Handler()))
-	mux.Handle("/", ota.New(ota.Config{
+	n.ota = ota.New(ota.Config{
 		Endpoint: n.cfg.OTA.MQTTEndpoint, MQTTPort: n.mqttPort(), UDPPort: n.udpPort(),
 		Key: []byte(n.cfg.MQTT.Key.Reveal()), Keepalive: n.cfg.MQTT.Keepalive,
 		Location: location, Public: n.cfg.OTA.Public,
@@ -162,7 +163,8 @@ func (n *node) handler() http.Handler {
 			return ota.Status{Devices: int(s.Devices), Sessions: int(s.Sessions), Draining: n.draining.Load()}
 		},
 		Checks: n.roles.checks,
-	}, n.log))
+	}, n.log)
+	mux.Handle("/", n.ota)
 	return mux
 }
 

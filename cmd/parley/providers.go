@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -37,30 +38,43 @@ func makeProviders(cfg *config.Config, path string, log *slog.Logger, r *roles) 
 		if err != nil {
 			return p, tableFault(path, "llm."+name, err)
 		}
-		p.llm[name] = register(r, "llm."+name, m)
+		p.llm[name] = named("llm."+name, m)
 	}
-	for _, name := range used.ASR {
-		t, err := newTranscriber(cfg, name, client, log, r)
-		if err != nil {
-			return p, tableFault(path, "asr."+name, err)
+	for _, role := range cfg.Role {
+		for _, name := range role.ASR {
+			key := hearing(cfg, name, role)
+			if _, made := p.asr[key]; made {
+				continue
+			}
+			t, err := newTranscriber(cfg, name, role.Language, client, log, r)
+			if err != nil {
+				return p, tableFault(path, "asr."+name, err)
+			}
+			p.asr[key] = named("asr."+name, t)
 		}
-		p.asr[name] = register(r, "asr."+name, t)
 	}
 	for _, name := range used.TTS {
 		s, err := newSynthesizer(cfg, name, client)
 		if err != nil {
 			return p, tableFault(path, "tts."+name, err)
 		}
-		p.tts[name] = register(r, "tts."+name, s)
+		p.tts[name] = named("tts."+name, s)
 	}
 	return p, nil
 }
 
-// register gives a provider its breaker.
-func register[P any](r *roles, table string, p P) resilient.Named[P] {
-	b := new(resilient.Breaker)
-	r.names = append(r.names, named{table, b})
-	return resilient.Named[P]{Name: table, Provider: p, Breaker: b}
+// hearing is what a recogniser is kept under: its table, and the language of the
+// role where the table leaves that to it.
+func hearing(cfg *config.Config, name string, role config.Role) string {
+	if o := cfg.ASR[name].OpenAI; o != nil && o.Language == "" {
+		return name + " " + role.Language
+	}
+	return name
+}
+
+// named gives a provider its breaker, which all roles that use it share.
+func named[P any](table string, p P) resilient.Named[P] {
+	return resilient.Named[P]{Name: table, Provider: p, Breaker: new(resilient.Breaker)}
 }
 
 // tableFault is the error of a provider that cannot be made, at its table.
@@ -69,7 +83,7 @@ func tableFault(path, table string, err error) error {
 	return &usageError{config.Fault(path, table, problem, "config.toml documents the keys of such a table")}
 }
 
-func newTranscriber(cfg *config.Config, name string, client *http.Client, log *slog.Logger, r *roles) (pipeline.Transcriber, error) {
+func newTranscriber(cfg *config.Config, name, language string, client *http.Client, log *slog.Logger, r *roles) (pipeline.Transcriber, error) {
 	table := "asr." + name
 	switch t := cfg.ASR[name]; {
 	case t.Pocketsphinx != nil:
@@ -99,7 +113,7 @@ func newTranscriber(cfg *config.Config, name string, client *http.Client, log *s
 	case t.OpenAI != nil:
 		o := t.OpenAI
 		return asr.NewOpenAI(asr.OpenAIConfig{
-			Table: table, BaseURL: o.BaseURL, APIKey: o.APIKey.Reveal(), Model: o.Model, Language: o.Language, Prompt: o.Prompt, HTTP: client,
+			Table: table, BaseURL: o.BaseURL, APIKey: o.APIKey.Reveal(), Model: o.Model, Language: cmp.Or(o.Language, language), Prompt: o.Prompt, HTTP: client,
 		})
 	}
 	return nil, fmt.Errorf("type %q is not known", cfg.ASR[name].Type)

@@ -22,14 +22,14 @@ import (
 type roles struct {
 	cfg    *config.Config
 	byName map[string]*session.Role
-	names  []named // of the providers in use, for /readyz
+	stages []stage // for /readyz
 	closes []func()
 }
 
-// A named breaker belongs to the provider table of this name.
-type named struct {
-	table   string
-	breaker *resilient.Breaker
+// A stage of a role works while one of its providers does.
+type stage struct {
+	name     string
+	breakers []*resilient.Breaker
 }
 
 // newRoles makes everything that the roles of cfg name, or says what is wrong
@@ -55,9 +55,9 @@ func newRoles(cfg *config.Config, path string, log *slog.Logger) (*roles, error)
 		}
 		r.byName[name] = &session.Role{
 			Name: name, Policy: policy,
-			ASR:         resilient.Transcribers(pick(role.ASR, made.asr), limits, log),
-			LLM:         resilient.Models(pick(role.LLM, made.llm), limits, log),
-			TTS:         pipeline.BySentence(resilient.Synthesizers(pick(role.TTS, made.tts), limits, log), encoders),
+			ASR:         resilient.Transcribers(pick(r, name+".asr", recognisers(cfg, role), made.asr), limits, log),
+			LLM:         resilient.Models(pick(r, name+".llm", role.LLM, made.llm), limits, log),
+			TTS:         pipeline.BySentence(resilient.Synthesizers(pick(r, name+".tts", role.TTS, made.tts), limits, log), encoders),
 			NewDetector: func() (pipeline.Detector, error) { return vad.New() },
 			Allow:       role.ToolsAllow, Deny: role.ToolsDeny,
 		}
@@ -65,12 +65,24 @@ func newRoles(cfg *config.Config, path string, log *slog.Logger) (*roles, error)
 	return r, nil
 }
 
-// pick orders providers as a role names them.
-func pick[P any](names []string, made map[string]resilient.Named[P]) []resilient.Named[P] {
-	out := make([]resilient.Named[P], 0, len(names))
-	for _, n := range names {
-		out = append(out, made[n])
+// recognisers are the keys of a role's recognisers.
+func recognisers(cfg *config.Config, role config.Role) []string {
+	out := make([]string, 0, len(role.ASR))
+	for _, name := range role.ASR {
+		out = append(out, hearing(cfg, name, role))
 	}
+	return out
+}
+
+// pick orders providers as a role's stage names them.
+func pick[P any](r *roles, name string, tables []string, made map[string]resilient.Named[P]) []resilient.Named[P] {
+	out := make([]resilient.Named[P], 0, len(tables))
+	s := stage{name: "role." + name}
+	for _, t := range tables {
+		out = append(out, made[t])
+		s.breakers = append(s.breakers, made[t].Breaker)
+	}
+	r.stages = append(r.stages, s)
 	return out
 }
 
@@ -101,18 +113,22 @@ func (r *roles) of(device string) *session.Role {
 	return r.byName[name]
 }
 
-// checks report the providers that rest after failures.
+// checks report the stages none of whose providers works.
 func (r *roles) checks(context.Context) []ota.Check {
-	out := make([]ota.Check, 0, len(r.names))
-	for _, n := range r.names {
-		c := ota.Check{Name: n.table}
-		if n.breaker.State() == resilient.Open {
-			c.Err = errors.New("failed several times in a row and rests")
+	out := make([]ota.Check, 0, len(r.stages))
+	for _, s := range r.stages {
+		c := ota.Check{Name: s.name, Err: errResting}
+		for _, b := range s.breakers {
+			if b.State() != resilient.Open {
+				c.Err = nil
+			}
 		}
 		out = append(out, c)
 	}
 	return out
 }
+
+var errResting = errors.New("every provider has failed several times in a row and rests")
 
 // close frees what providers hold.
 func (r *roles) close() {

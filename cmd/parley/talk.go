@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,6 +96,9 @@ func (o *talkFlags) device() (device.Options, error) {
 	if err != nil {
 		return device.Options{}, fmt.Errorf("--profile: %w", err)
 	}
+	if o.server != "" && (profile == device.FW160 || profile == device.FW15) {
+		return device.Options{}, fmt.Errorf("--profile %v: this firmware connects with TLS to port 8883 only and cannot be given a port; use --ota, or another profile", profile)
+	}
 	opts := device.Options{ID: id, Profile: profile, Mode: protocol.Mode(o.mode), OTA: o.ota, Decode: true}
 	if o.server != "" {
 		client := protocol.ClientID{Group: "GID_parley", Device: id, UUID: "talk"}
@@ -109,7 +113,7 @@ func (o *talkFlags) device() (device.Options, error) {
 // converse asks as often as wanted and reports what a listener lost.
 func (o *talkFlags) converse(ctx context.Context, d *device.Device, question []int16, s *screen) error {
 	for i := range o.times {
-		s.line("you", "say it, %d of %d, mode %s", i+1, o.times, o.mode)
+		s.line("you", "say %q (%d of %d, %s)", cmp.Or(o.say, o.wav), i+1, o.times, o.mode)
 		answer, err := ask(ctx, d, question, o.timeout)
 		if err != nil {
 			return fmt.Errorf("question %d: %w", i+1, err)

@@ -11,6 +11,7 @@ func (k checker) asr(p path, t ASR) {
 	case t.Pocketsphinx != nil:
 		k.text(p.key("program"), t.Pocketsphinx.Program)
 		k.text(p.key("model"), t.Pocketsphinx.Model)
+		k.text(p.key("dictionary"), t.Pocketsphinx.Dictionary)
 		k.worker(p, t.Pocketsphinx.Timeout, t.Pocketsphinx.Parallel)
 	case t.Command != nil:
 		c := t.Command

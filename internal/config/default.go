@@ -28,7 +28,7 @@ func builtIn() *Config {
 		UDP:  UDP{Listen: ":8884"},
 		HTTP: HTTP{Listen: ":8003"},
 		Session: Session{
-			SilenceTimeout: time.Minute, AudioTimeout: 5 * time.Second, Drain: 10 * time.Second,
+			SilenceTimeout: time.Minute, AudioTimeout: 3 * time.Second, Drain: 10 * time.Second,
 			HelloRate: 1, HelloBurst: 3,
 		},
 		Speech: defaultSpeech(),
@@ -84,8 +84,9 @@ func withDefaults[V variant](v V) V {
 }
 
 func (p *Pocketsphinx) setDefaults() {
-	p.Program = "pocketsphinx_continuous"
-	p.Model = "/usr/share/pocketsphinx/model/en-us"
+	p.Program = "pocketsphinx_batch"
+	p.Model = "/usr/share/pocketsphinx/model/en-us/en-us"
+	p.Dictionary = "/usr/share/pocketsphinx/model/en-us/cmudict-en-us.dict"
 	p.Timeout = 10 * time.Second
 }
 

@@ -27,10 +27,12 @@ type TTS struct {
 // Pocketsphinx recognises what the rules of the same role can answer, offline,
 // with the programs of Debian's package of that name.
 type Pocketsphinx struct {
-	Program  string        `toml:"program"`  // looked up in PATH unless it has a slash
-	Model    string        `toml:"model"`    // directory of acoustic model, dictionary and language model
-	Timeout  time.Duration `toml:"timeout"`  // 100ms to 5m, one utterance
-	Parallel int           `toml:"parallel"` // utterances at once, 0 to 1,024; 0: one a core
+	Program    string            `toml:"program"`    // pocketsphinx_batch, looked up in PATH unless it has a slash
+	Model      string            `toml:"model"`      // directory of the acoustic model
+	Dictionary string            `toml:"dictionary"` // file of pronunciations
+	Pronounce  map[string]string `toml:"pronounce"`  // of words the dictionary lacks, in its phones
+	Timeout    time.Duration     `toml:"timeout"`    // 100ms to 5m, one utterance
+	Parallel   int               `toml:"parallel"`   // utterances at once, 0 to 1,024; 0: one a core
 }
 
 // ASRCommand is any program that reads audio and prints text.

@@ -45,9 +45,10 @@ func (c *session) run(ctx context.Context) {
 	defer c.peer.server.stats.sessions.Add(^uint64(0))
 	c.conversation.Run(ctx)
 	c.peer.keep(c.conversation.History())
-	stats := c.channel.Stats()
+	stats, heard := c.channel.Stats(), c.conversation.Stats()
 	c.log.Info("session closed", "packets_in", stats.Delivered, "packets_out", stats.Sent, "packets_lost", stats.Lost,
-		"packets_refused", c.conversation.Dropped())
+		"packets_refused", heard.Refused, "packets_late", heard.Late, "packets_concealed", heard.Lost,
+		"audio_unheard", heard.Unheard)
 }
 
 // close ends the session for the reason given; only the first call counts. It
