@@ -53,7 +53,7 @@ func TestAddressRates(t *testing.T) {
 	var r addressRates
 	r.init(20, 40)
 	now := time.Unix(1e9, 0)
-	addr := func(s string) netip.Addr { return netip.MustParseAddr(s) }
+	addr := netip.MustParseAddr
 	for range 40 {
 		r.allow(addr("2001:db8::1"), now)
 	}

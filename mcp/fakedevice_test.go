@@ -79,7 +79,7 @@ func (f *fakeDevice) busy(d time.Duration) { f.main <- func() { time.Sleep(d) } 
 // receive is the MQTT receive thread.
 func (f *fakeDevice) receive(payload json.RawMessage) error {
 	var m wireMessage
-	if err := json.Unmarshal(payload, &m); err != nil {
+	if json.Unmarshal(payload, &m) != nil {
 		f.t.Errorf("the client sent no JSON object: %s", payload)
 		return nil
 	}
@@ -91,13 +91,13 @@ func (f *fakeDevice) receive(payload json.RawMessage) error {
 	if offline != nil {
 		return offline
 	}
-	id, err := strconv.ParseInt(string(m.ID), 10, 64)
+	id, badID := strconv.ParseInt(string(m.ID), 10, 64)
 	switch {
 	case m.Version != "2.0", m.Method == "", strings.HasPrefix(m.Method, "notifications"):
 		return nil
 	case m.Params != nil && m.Params[0] != '{':
 		return nil // "params":null, too
-	case err != nil:
+	case badID != nil:
 		return nil // string ids, no ids
 	}
 	if f.override != nil {

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -408,6 +407,3 @@ func (c *Conversation) tick(ctx context.Context, now time.Time) {
 		c.dev.End("silence")
 	}
 }
-
-// errRejected marks a turn whose words were heard and not understood.
-var errRejected = errors.New("speech outside the recogniser's grammar")

@@ -29,12 +29,11 @@ func (s *sink) Audio(_, _ uint32, opus []byte) { s.bytes += len(opus) }
 
 // A feeder makes one valid packet after another in place.
 type feeder struct {
-	reader   *reader
-	cipher   *Cipher
-	header   Header
-	plain    []byte
-	addr     netip.AddrPort
-	datagram []byte
+	reader *reader
+	cipher *Cipher
+	header Header
+	plain  []byte
+	addr   netip.AddrPort
 }
 
 func newFeeder(tb testing.TB) (*feeder, *Channel) {

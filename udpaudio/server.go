@@ -196,12 +196,12 @@ func (r *reader) handle(n int, from netip.AddrPort) {
 
 // refusal returns how an error of ParseHeader is counted.
 func refusal(err error) outcome {
-	switch err {
-	case ErrShort:
+	switch {
+	case errors.Is(err, ErrShort):
 		return dropShort
-	case ErrLong:
+	case errors.Is(err, ErrLong):
 		return dropLong
-	case ErrType:
+	case errors.Is(err, ErrType):
 		return dropType
 	}
 	return dropLength

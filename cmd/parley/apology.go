@@ -45,7 +45,7 @@ func readApology(text, file string) (pipeline.Clip, error) {
 			break
 		}
 		if err != nil {
-			return pipeline.Clip{}, fmt.Errorf("Ogg Opus: %w", err)
+			return pipeline.Clip{}, fmt.Errorf("read Ogg Opus: %w", err)
 		}
 		if err := packets.Opus(context.Background(), packet, emit); err != nil {
 			return pipeline.Clip{}, err

@@ -49,7 +49,7 @@ func NewOggReader(r io.Reader) (*OggReader, error) {
 	o := &OggReader{r: r, crc: oggTable()}
 	for o.channels == 0 {
 		switch err := o.nextPage(); {
-		case err == io.EOF, err == io.ErrUnexpectedEOF:
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return nil, fmt.Errorf("%w: it ends before an Opus stream begins", ErrOgg)
 		case err != nil:
 			return nil, err

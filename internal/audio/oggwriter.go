@@ -36,16 +36,16 @@ type OggWriter struct {
 // how they play it.
 func NewOggWriter(w io.Writer, rate int) (*OggWriter, error) {
 	if rate < MinRate || rate > MaxRate {
-		return nil, fmt.Errorf("Ogg file at %d Hz: rates lie between %d and %d Hz", rate, MinRate, MaxRate)
+		return nil, fmt.Errorf("write Ogg file at %d Hz: rates lie between %d and %d Hz", rate, MinRate, MaxRate)
 	}
 	ogg, err := oggwriter.NewWriter(&oggPages{w: w},
 		oggwriter.WithSampleRate(uint32(rate)), oggwriter.WithChannelCount(1), oggwriter.WithVendor("parley"))
 	if err != nil {
-		return nil, fmt.Errorf("Ogg file: %w", err)
+		return nil, fmt.Errorf("write Ogg file: %w", err)
 	}
 	track, err := ogg.NewTrack(oggSSRC)
 	if err != nil {
-		return nil, fmt.Errorf("Ogg file: %w", err)
+		return nil, fmt.Errorf("write Ogg file: %w", err)
 	}
 	o := &OggWriter{w: ogg, track: track}
 	o.rtp.Version = 2

@@ -18,8 +18,9 @@ const (
 	// maxPhases bounds the memory of a filter. Every pair of the rates in use
 	// is within it; 24 kHz from 11,025 Hz takes 320.
 	maxPhases = 1024
-	// MaxRate is the highest sample rate taken, in Hz, and MinRate the lowest.
+	// MaxRate is the highest sample rate taken, in Hz.
 	MaxRate = 192000
+	// MinRate is the lowest.
 	MinRate = 4000
 )
 

@@ -92,7 +92,7 @@ func (w *WAVReader) full(b []byte, what string) error {
 
 func (w *WAVReader) skip(n int64) error {
 	_, err := io.CopyN(io.Discard, w.r, n)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: it ends before its data chunk", ErrWAV)
 	}
 	return err
@@ -215,7 +215,7 @@ func ReadWAV(r io.Reader, limit int) (pcm []int16, rate int, err error) {
 		switch {
 		case len(pcm) > limit:
 			return nil, 0, fmt.Errorf("WAV file of more than %d samples", limit)
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return pcm, w.rate, nil
 		case err != nil:
 			return nil, 0, err

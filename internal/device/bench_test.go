@@ -32,7 +32,7 @@ func BenchmarkReceive(b *testing.B) {
 	d.state = Speaking
 	d.session.conn, d.session.codec, d.session.frame, d.session.window = conn, c, 60, newWindow()
 	d.mu.Unlock()
-	packet := c.seal(nil, make([]byte, 100), new(uint32), 0)
+	packet := c.seal(make([]byte, 100), new(uint32), 0)
 	seq := uint32(0)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -51,7 +51,7 @@ func BenchmarkSend(b *testing.B) {
 	payload, ts := make([]byte, 100), uint32(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		c.seal(nil, payload, &ts, 1)
+		c.seal(payload, &ts, 1)
 	}
 }
 

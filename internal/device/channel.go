@@ -200,7 +200,7 @@ func (d *Device) sendPacket(payload []byte, timestamp uint32) {
 	if d.traits.nonceTimestamps {
 		ts = nil
 	}
-	packet := d.session.codec.seal(nil, payload, ts, d.session.sent)
+	packet := d.session.codec.seal(payload, ts, d.session.sent)
 	d.mu.Unlock()
 	// A datagram that cannot be sent is lost like any other.
 	_, _ = conn.Write(packet)

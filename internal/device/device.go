@@ -252,7 +252,7 @@ func (d *Device) publish(message string) bool {
 	d.mu.Lock()
 	l := d.link
 	d.mu.Unlock()
-	err := error(ErrNotConnected)
+	err := ErrNotConnected
 	if l != nil {
 		err = l.publish([]byte(message))
 	}

@@ -116,7 +116,9 @@ func (l *link) handshake(c Credentials, t traits) error {
 func (l *link) write(p packets.ControlPacket) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.conn.SetWriteDeadline(time.Now().Add(networkTimeout))
+	if err := l.conn.SetWriteDeadline(time.Now().Add(networkTimeout)); err != nil {
+		return err
+	}
 	return p.Write(l.conn)
 }
 

@@ -57,12 +57,12 @@ func legal(from, to State) bool {
 // setState changes the state on the main task. The work of the change is done at
 // once by firmware before 2.2 and in a later pass, for the state of that time,
 // since: there a quick change there and back goes unnoticed.
-func (d *Device) setState(to State) bool {
+func (d *Device) setState(to State) {
 	d.mu.Lock()
 	from := d.state
 	if from == to || !legal(from, to) {
 		d.mu.Unlock()
-		return false
+		return
 	}
 	d.state = to
 	d.mu.Unlock()
@@ -75,7 +75,6 @@ func (d *Device) setState(to State) bool {
 	default:
 		d.enter()
 	}
-	return true
 }
 
 // enter is the firmware's HandleStateChanged.

@@ -57,7 +57,7 @@ func (a Args) Bool(name string) bool { v, _ := a[name].(bool); return v }
 
 // check reads arguments as the firmware does: by JSON type, without coercion; a
 // wrong type where there is a default is the default. The errors are in its words,
-// for they go to the server.
+// for they go to the server: capital letters and all.
 func (t Tool) check(given message) (Args, error) {
 	args := Args{}
 	for _, p := range t.Properties {
@@ -65,16 +65,16 @@ func (t Tool) check(given message) (Args, error) {
 		switch {
 		case ok:
 		case p.Default == nil:
-			return nil, fmt.Errorf("Missing valid argument: %s", p.Name)
+			return nil, fmt.Errorf("Missing valid argument: %s", p.Name) //nolint:staticcheck // the firmware's words
 		default:
 			v = p.Default
 		}
 		if i, isInt := v.(int); isInt && ok {
 			if p.Min != nil && i < *p.Min {
-				return nil, fmt.Errorf("Value is below minimum allowed: %d", *p.Min)
+				return nil, fmt.Errorf("Value is below minimum allowed: %d", *p.Min) //nolint:staticcheck // the firmware's words
 			}
 			if p.Max != nil && i > *p.Max {
-				return nil, fmt.Errorf("Value exceeds maximum allowed: %d", *p.Max)
+				return nil, fmt.Errorf("Value exceeds maximum allowed: %d", *p.Max) //nolint:staticcheck // the firmware's words
 			}
 		}
 		args[p.Name] = v

@@ -37,13 +37,12 @@ func newCodec(key, nonce string) (codec, error) {
 	return codec{block: block, nonce: [headerLen]byte(n)}, nil
 }
 
-// seal appends the packet of payload to dst. Type, flags and ssrc are the
+// seal returns the packet of payload. Type, flags and ssrc are the
 // nonce's; so is the timestamp where ts is nil.
-func (c codec) seal(dst, payload []byte, ts *uint32, seq uint32) []byte {
-	at := len(dst)
-	dst = append(dst, c.nonce[:]...)
+func (c codec) seal(payload []byte, ts *uint32, seq uint32) []byte {
+	dst := append(make([]byte, 0, headerLen+len(payload)), c.nonce[:]...)
 	dst = append(dst, payload...)
-	header, body := dst[at:at+headerLen], dst[at+headerLen:]
+	header, body := dst[:headerLen], dst[headerLen:]
 	binary.BigEndian.PutUint16(header[2:], uint16(len(payload)))
 	if ts != nil {
 		binary.BigEndian.PutUint32(header[8:], *ts)

@@ -27,7 +27,7 @@ func TestGoldenPacket(t *testing.T) {
 		payload[i] = byte(i)
 	}
 	ts := uint32(0x1234)
-	got := c.seal(nil, payload, &ts, 0xfffffffe)
+	got := c.seal(payload, &ts, 0xfffffffe)
 	if hex.EncodeToString(got) != want {
 		t.Fatalf("sealed\n got %x\nwant %s", got, want)
 	}
@@ -38,7 +38,7 @@ func TestGoldenPacket(t *testing.T) {
 		t.Errorf("opened %x", c.open(got))
 	}
 	c.nonce[8] = 7 // firmware up to 1.6.0 sends the nonce's timestamp
-	if got := readHeader(c.seal(nil, payload, nil, 1)); got.timestamp != 7<<24 {
+	if got := readHeader(c.seal(payload, nil, 1)); got.timestamp != 7<<24 {
 		t.Errorf("timestamp %x", got.timestamp)
 	}
 }

@@ -3,6 +3,7 @@ package openaiapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -37,9 +38,9 @@ type Response struct {
 func (r *Response) Read(p []byte) (int, error) {
 	n, err := r.limited.Read(p)
 	switch {
-	case err == nil || err == io.EOF && r.limited.N > 0:
+	case err == nil || errors.Is(err, io.EOF) && r.limited.N > 0:
 		return n, err
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		r.failure = fmt.Errorf("[%s]: the answer is longer than %d bytes", r.client.cfg.Table, MaxResponse)
 	case r.ctx.Err() != nil:
 		r.failure = context.Cause(r.ctx)

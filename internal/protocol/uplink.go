@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 )
 
@@ -103,7 +104,7 @@ func ParseUplink(b []byte) (Uplink, error) {
 		case errors.As(err, &t) && t.Field == "":
 			return Uplink{}, fmt.Errorf("%w: is a JSON %s; send an object", ErrMessage, t.Value)
 		case errors.As(err, &t):
-			return Uplink{}, fmt.Errorf("%w: %q is a JSON %s; send a %s", ErrMessage, t.Field, t.Value, kindName(t))
+			return Uplink{}, fmt.Errorf("%w: %q is a JSON %s; send %s", ErrMessage, t.Field, t.Value, kindName(t))
 		case errors.As(err, &s):
 			return Uplink{}, fmt.Errorf("%w: not JSON at byte %d: %w", ErrMessage, s.Offset, err)
 		}
@@ -116,13 +117,13 @@ func ParseUplink(b []byte) (Uplink, error) {
 }
 
 func kindName(t *json.UnmarshalTypeError) string {
-	switch t.Type.Kind().String() {
-	case "struct":
-		return "object"
-	case "int":
-		return "whole number"
-	case "bool":
+	switch t.Type.Kind() {
+	case reflect.Struct:
+		return "an object"
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Bool:
 		return "true or false"
 	}
-	return t.Type.Kind().String()
+	return "a " + t.Type.Kind().String()
 }

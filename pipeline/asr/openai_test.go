@@ -53,7 +53,7 @@ func say(n int) <-chan []int16 {
 }
 
 // hear returns the only item that the transcriber yields.
-func hear(t *testing.T, ctx context.Context, tr pipeline.Transcriber, speech <-chan []int16) (heard pipeline.Transcript, err error) {
+func hear(ctx context.Context, t *testing.T, tr pipeline.Transcriber, speech <-chan []int16) (heard pipeline.Transcript, err error) {
 	t.Helper()
 	items := 0
 	for heard, err = range tr.Transcribe(ctx, speech) {
@@ -82,7 +82,7 @@ func TestOpenAISendsTheUtterance(t *testing.T) {
 		return "\n 把音量调到 50%。 \n"
 	}}
 	tr := openAI(t, service, asr.OpenAIConfig{APIKey: "sk-1", Language: "zh-CN", Prompt: "Parley"})
-	got, err := hear(t, t.Context(), tr, say(20000))
+	got, err := hear(t.Context(), t, tr, say(20000))
 	if err != nil || got != (pipeline.Transcript{Text: "把音量调到 50%。", Final: true}) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -97,14 +97,14 @@ func TestOpenAIBounds(t *testing.T) {
 	tr := openAI(t, service, asr.OpenAIConfig{})
 	empty := pipeline.Transcript{Final: true}
 	for _, n := range []int{0, pipeline.SampleRate/10 - 1} {
-		if got, err := hear(t, t.Context(), tr, say(n)); err != nil || got != empty {
+		if got, err := hear(t.Context(), t, tr, say(n)); err != nil || got != empty {
 			t.Errorf("%d samples: %+v, %v", n, got, err)
 		}
 	}
 	if n := len(service.Requests()); n != 0 {
 		t.Errorf("asked %d times about less than 0.1 s", n)
 	}
-	if got, err := hear(t, t.Context(), tr, say(61*pipeline.SampleRate)); err != nil || got != empty {
+	if got, err := hear(t.Context(), t, tr, say(61*pipeline.SampleRate)); err != nil || got != empty {
 		t.Errorf("noise: %+v, %v", got, err)
 	}
 	if longest != 60*pipeline.SampleRate {
@@ -116,11 +116,11 @@ func TestOpenAIFailures(t *testing.T) {
 	service := &openaitest.Service{}
 	tr := openAI(t, service, asr.OpenAIConfig{Table: "asr.test"})
 	service.Fail(openaitest.PathTranscriptions, openaitest.Failure{Status: 401}, openaitest.Failure{Status: 200})
-	if _, err := hear(t, t.Context(), tr, say(8000)); err == nil || !strings.Contains(err.Error(), "check api_key of [asr.test]") {
+	if _, err := hear(t.Context(), t, tr, say(8000)); err == nil || !strings.Contains(err.Error(), "check api_key of [asr.test]") {
 		t.Errorf("401: %v", err)
 	}
 	// An error object with status 200 is no transcript, not even an empty one.
-	if got, err := hear(t, t.Context(), tr, say(8000)); err == nil {
+	if got, err := hear(t.Context(), t, tr, say(8000)); err == nil {
 		t.Errorf("error object: %+v", got)
 	}
 }
@@ -131,13 +131,13 @@ func TestOpenAIStopsWithItsCaller(t *testing.T) {
 	reason := errors.New("hung up")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(reason)
-	if _, err := hear(t, ctx, tr, make(chan []int16)); err != reason {
+	if _, err := hear(ctx, t, tr, make(chan []int16)); err != reason {
 		t.Errorf("while listening: %v", err)
 	}
 	service.Fail(openaitest.PathTranscriptions, openaitest.Failure{Hang: true})
 	ctx, stop := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, reason)
 	defer stop()
-	if _, err := hear(t, ctx, tr, say(8000)); err != reason {
+	if _, err := hear(ctx, t, tr, say(8000)); err != reason {
 		t.Errorf("while waiting: %v", err)
 	}
 }

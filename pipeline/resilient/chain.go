@@ -185,7 +185,7 @@ func (a *attempt[T]) run(start func(context.Context, *watch) iter.Seq2[T, error]
 	ctx, cancel := context.WithCancelCause(a.ctx)
 	defer cancel(nil)
 	w := newWatch(a.limits, cancel, a.fed)
-	defer w.pause()
+	defer func() { _ = w.pause() }() // a limit exceeded after the end counts for nothing
 	for item, err := range start(ctx, w) {
 		if a.err = err; w.pause() != nil || err != nil {
 			break

@@ -239,7 +239,7 @@ func TestBreaker(t *testing.T) {
 		expect("while open", "B", 3, resilient.Open)
 		time.Sleep(resilient.BreakerRest - 1)
 		expect("just before the trial", "B", 3, resilient.Open)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if got := s.breakers[0].State(); got != resilient.HalfOpen {
 			t.Errorf("after the rest: %v", got)
 		}
