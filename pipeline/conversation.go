@@ -379,7 +379,7 @@ func (c *Conversation) wake(now time.Time) time.Time {
 	soonest(c.up.deadline)
 	if t := c.turn; t != nil {
 		soonest(c.turnWake(t))
-	} else if len(c.asked) == 0 && c.ear == nil {
+	} else if len(c.asked) == 0 {
 		soonest(c.lastSound.Add(c.cfg.Silence))
 	}
 	return at
@@ -402,7 +402,7 @@ func (c *Conversation) tick(ctx context.Context, now time.Time) {
 	}
 	if t := c.turn; t != nil {
 		c.turnTick(t, now)
-	} else if len(c.asked) == 0 && c.ear == nil && due(c.lastSound.Add(c.cfg.Silence)) {
+	} else if len(c.asked) == 0 && due(c.lastSound.Add(c.cfg.Silence)) {
 		c.lastSound = now // once a period, should the session not end
 		c.dev.End("silence")
 	}

@@ -353,6 +353,19 @@ func TestSilenceEndsTheSession(t *testing.T) {
 	})
 }
 
+func TestAButtonHeldWithoutAudioEndsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestbed(t, nil)
+		b.c.ListenStart(Manual)
+		b.speak(600 * ms)
+		last := time.Now()
+		b.after(2 * time.Minute)
+		if got := b.dev.when(t, "end:silence", 0).Sub(last); got != time.Minute-PacketDuration {
+			t.Errorf("ended %v after the last packet was sent", got)
+		}
+	})
+}
+
 func TestAudioThatOvertookItsListenStartIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestbed(t, nil)
