@@ -4,16 +4,16 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"parley/internal/audio"
+	"parley/internal/program"
 	"parley/pipeline"
 )
 
@@ -22,6 +22,10 @@ const (
 	FormatWAV = "wav" // a WAV file, 16 kHz mono
 	FormatRaw = "raw" // 16-bit little-endian samples, 16 kHz mono
 )
+
+// maxOutput bounds what a program may write about one utterance, in bytes: far
+// more than anybody says in [MaxUtterance].
+const maxOutput = 64 << 10
 
 // fileArgument is what the name of a file with the utterance replaces in a
 // command's arguments.
@@ -43,7 +47,8 @@ type CommandConfig struct {
 	// as "NAME=value". Nothing else of the server's environment, which may hold
 	// keys, is passed on.
 	Env []string
-	// Timeout is how long one utterance may take; 0 is [DefaultTimeout].
+	// Timeout is how long one utterance may take; 0 is
+	// [program.DefaultTimeout].
 	Timeout time.Duration
 	// Concurrent is how many utterances may be recognised at the same time; 0 is
 	// the number of cores. Further ones wait.
@@ -73,52 +78,19 @@ func NewCommand(cfg CommandConfig) (pipeline.Transcriber, error) {
 	case cfg.Format != FormatWAV && cfg.Format != FormatRaw:
 		return nil, fmt.Errorf("[%s]: format %q is not known; use %q or %q", cfg.Table, cfg.Format, FormatWAV, FormatRaw)
 	}
-	run, slots, err := prepare(cfg.Table, cfg.Command[0], cfg.Env, cfg.Timeout, cfg.Concurrent)
+	found, err := program.Find(program.Config{
+		Name: cfg.Command[0], Env: cfg.Env, Timeout: cfg.Timeout, Concurrent: cfg.Concurrent,
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("[%s]: %w", cfg.Table, err)
 	}
 	cfg.Command = slices.Clone(cfg.Command)
-	return &command{cfg: cfg, program: run, slots: slots}, nil
+	return &command{cfg: cfg, program: found}, nil
 }
-
-// prepare finds a program and checks the limits of running it.
-func prepare(table, name string, env []string, timeout time.Duration, concurrent int) (*program, slots, error) {
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
-	if concurrent == 0 {
-		concurrent = runtime.GOMAXPROCS(0)
-	}
-	if timeout < 0 || concurrent < 0 {
-		return nil, nil, fmt.Errorf("[%s]: timeout and concurrent must not be negative", table)
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return nil, nil, fmt.Errorf("[%s]: cannot run command: %w; install it or correct command", table, err)
-	}
-	env = append(passedEnv(os.Environ()), env...)
-	return &program{name: name, path: path, env: env, timeout: timeout}, make(slots, concurrent), nil
-}
-
-// slots holds one element for each utterance under way. Senders wait.
-type slots chan struct{}
-
-// take takes a slot, unless ctx ends first.
-func (s slots) take(ctx context.Context) error {
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (s slots) give() { <-s }
 
 type command struct {
 	cfg     CommandConfig
-	program *program
-	slots   slots
+	program *program.Program
 }
 
 // Transcribe implements [pipeline.Transcriber].
@@ -144,17 +116,12 @@ func (c *command) Transcribe(ctx context.Context, speech <-chan []int16) iter.Se
 	}
 }
 
-// recognise runs the program.
+// recognise runs the program and returns what it found.
 func (c *command) recognise(ctx context.Context, pcm []int16) (string, error) {
-	if err := c.slots.take(ctx); err != nil {
-		return "", err
-	}
-	defer c.slots.give()
 	data := encode(pcm, c.cfg.Format)
 	args := slices.Clone(c.cfg.Command[1:])
 	if !slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, fileArgument) }) {
-		output, err := c.program.run(ctx, args, bytes.NewReader(data))
-		return clean(output), err
+		return c.run(ctx, args, bytes.NewReader(data))
 	}
 	dir, err := os.MkdirTemp("", "parley-asr-")
 	if err != nil {
@@ -168,8 +135,13 @@ func (c *command) recognise(ctx context.Context, pcm []int16) (string, error) {
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], fileArgument, file)
 	}
-	output, err := c.program.run(ctx, args, nil)
-	return clean(output), err
+	return c.run(ctx, args, nil)
+}
+
+func (c *command) run(ctx context.Context, args []string, stdin io.Reader) (string, error) {
+	var output bytes.Buffer
+	err := c.program.Run(ctx, args, stdin, &output, maxOutput)
+	return clean(output.Bytes()), err
 }
 
 func encode(pcm []int16, format string) []byte {

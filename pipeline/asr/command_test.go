@@ -106,7 +106,8 @@ func recogniser(act string, args []string) error {
 func newCommand(t *testing.T, act string, cfg asr.CommandConfig, args ...string) pipeline.Transcriber {
 	t.Helper()
 	cfg.Command = append([]string{os.Args[0]}, args...)
-	cfg.Env = append(cfg.Env, actAs+"="+act)
+	// A binary with the race detector waits for a second before it exits.
+	cfg.Env = append(cfg.Env, actAs+"="+act, "GORACE=atexit_sleep_ms=0")
 	c, err := asr.NewCommand(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func TestCommandFails(t *testing.T) {
 		want string
 	}{
 		{"exit", asr.CommandConfig{}, "failed: exit status 3: no such model: tiny"},
-		{"flood", asr.CommandConfig{}, "it writes more than 65536 bytes"},
+		{"flood", asr.CommandConfig{}, "it writes too much: more than 65536 bytes"},
 		{"sleep", asr.CommandConfig{Timeout: 50 * time.Millisecond}, "was stopped after 50ms, see timeout"},
 	} {
 		got, err := transcribe(t, newCommand(t, test.act, test.cfg), tone())
@@ -330,7 +331,7 @@ func TestCommandRefusesWhatIsWrong(t *testing.T) {
 
 // The configuration belongs to the caller, who may use it again.
 func TestCommandCopiesItsConfiguration(t *testing.T) {
-	cfg := asr.CommandConfig{Command: []string{os.Args[0], "hello"}, Env: []string{actAs + "=print"}}
+	cfg := asr.CommandConfig{Command: []string{os.Args[0], "hello"}, Env: []string{actAs + "=print", "GORACE=atexit_sleep_ms=0"}}
 	before := slices.Clone(cfg.Command)
 	c, err := asr.NewCommand(cfg)
 	if err != nil {

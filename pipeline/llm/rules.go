@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -310,5 +309,3 @@ func encodeJSON(v any) (json.RawMessage, error) {
 	}
 	return bytes.TrimSpace(b.Bytes()), nil
 }
-
-var errNoMatch = errors.New("match is empty; give at least one phrase the user may say")

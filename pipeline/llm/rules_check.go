@@ -13,7 +13,7 @@ import (
 // compileRule checks a rule. Its errors name the member that is wrong.
 func compileRule(r Rule, failed string) (*rule, error) {
 	if len(r.Match) == 0 {
-		return nil, errNoMatch
+		return nil, errors.New("match is empty; give at least one phrase the user may say")
 	}
 	out := &rule{}
 	known := names{}
@@ -24,7 +24,10 @@ func compileRule(r Rule, failed string) (*rule, error) {
 		}
 		out.patterns = append(out.patterns, p)
 		for _, c := range p.Captures() {
-			known[c.Name] = true
+			if reserved(c.Name) {
+				return nil, fmt.Errorf("match: %q: a capture cannot be called %s; the name has a meaning of its own", source, c.Name)
+			}
+			known[c.Name] = c.Kind == phrase.Number
 		}
 	}
 	if err := out.compileSteps(r, known); err != nil {
@@ -36,6 +39,12 @@ func compileRule(r Rule, failed string) (*rule, error) {
 	return out, nil
 }
 
+// reserved reports whether placeholders called name are no captures.
+func reserved(name string) bool {
+	return name == "result" || name == "arguments" || name == "now"
+}
+
+// compileSteps checks the calls of a rule.
 func (out *rule) compileSteps(r Rule, known names) error {
 	steps := r.Then
 	switch {
@@ -50,9 +59,9 @@ func (out *rule) compileSteps(r Rule, known names) error {
 		if s.Call == "" {
 			return fmt.Errorf("call %d: call is empty; name a tool, such as %q", i+1, "self.audio_speaker.set_volume")
 		}
-		allowed := maps.Clone(known)
+		allowed := known
 		if i > 0 {
-			allowed["result"], allowed["arguments"] = true, true
+			allowed = known.with("result", "arguments")
 		}
 		arguments, err := compileValue(s.Arguments, allowed)
 		if err != nil {
@@ -64,6 +73,7 @@ func (out *rule) compileSteps(r Rule, known names) error {
 	return nil
 }
 
+// compileTexts checks what a rule says and shows.
 func (out *rule) compileTexts(r Rule, failed string, known names) error {
 	answers := r.Answers
 	if r.Answer != "" {
@@ -75,9 +85,9 @@ func (out *rule) compileTexts(r Rule, failed string, known names) error {
 		}
 		answers = []string{DefaultDone}
 	}
-	withResult := maps.Clone(known)
+	withResult := known
 	if len(out.steps) > 0 {
-		withResult["result"], withResult["arguments"] = true, true
+		withResult = known.with("result", "arguments")
 	}
 	for _, text := range answers {
 		t, err := parseTemplate(text, withResult)

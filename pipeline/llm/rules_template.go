@@ -14,8 +14,30 @@ import (
 	"parley/pipeline"
 )
 
-// names are the first parts that placeholders may have.
+// names are the first parts that placeholders may have. The value says whether
+// it is a capture of a number.
 type names map[string]bool
+
+// has reports whether a placeholder may begin with name.
+func (n names) has(name string) bool {
+	_, ok := n[name]
+	return ok
+}
+
+// String lists the placeholders, for errors.
+func (n names) String() string {
+	list := append(slices.Sorted(maps.Keys(n)), "now.time")
+	return "{" + strings.Join(list, "}, {") + "}"
+}
+
+// with returns n and names that are no captures.
+func (n names) with(more ...string) names {
+	all := maps.Clone(n)
+	for _, name := range more {
+		all[name] = false
+	}
+	return all
+}
 
 // present holds what {now.…} may name.
 type present map[string]string
@@ -94,9 +116,8 @@ func parsePlaceholder(inner string, known names) (fragment, error) {
 		if len(f.path) != 2 || !slices.Contains([]string{"time", "date", "weekday"}, f.path[1]) {
 			return f, fmt.Errorf("{%s} is not known; there are {now.time}, {now.date} and {now.weekday}", inner)
 		}
-	case !known[first]:
-		return f, fmt.Errorf("{%s} is not known here; there are {%s} and {now.time}", inner,
-			strings.Join(slices.Sorted(maps.Keys(known)), "}, {"))
+	case !known.has(first):
+		return f, fmt.Errorf("{%s} is not known here; there are %s", inner, known)
 	case len(f.path) > 1 && first != "result" && first != "arguments":
 		return f, fmt.Errorf("{%s}: a capture has no members", inner)
 	}
@@ -114,7 +135,7 @@ func parsePlaceholder(inner string, known names) (fragment, error) {
 	}
 	amount, err := strconv.ParseInt(words[2], 10, 32)
 	if err != nil && !known[words[2]] {
-		return f, fmt.Errorf("{%s}: %q is neither a whole number nor a capture", inner, words[2])
+		return f, fmt.Errorf("{%s}: %q is neither a whole number nor a number capture", inner, words[2])
 	}
 	if err == nil {
 		f.amount = int(amount)

@@ -24,7 +24,7 @@ func defaultRules(t *testing.T) []llm.Rule {
 			Rules struct{ Rule []llm.Rule }
 		}
 	}
-	meta, err := toml.DecodeFile("testdata/rules.toml", &file)
+	meta, err := toml.DecodeFile("../../internal/config/rules.toml", &file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,12 +118,11 @@ func newRules(t *testing.T, cfg llm.RulesConfig) pipeline.Model {
 func TestDefaultRules(t *testing.T) {
 	c := converse(t, newRules(t, llm.RulesConfig{Rules: defaultRules(t)}))
 	for _, test := range []struct{ say, calls, answer string }{
-		{"Set the volume to fifty.", `self_audio_speaker_set_volume{"volume":50}`, "Volume 50."},
-		{"could you please turn volume to 30%?", `self_audio_speaker_set_volume{"volume":30}`, "Volume 30."},
-		{"把音量调到五十", `self_audio_speaker_set_volume{"volume":50}`, "Volume 50."},
-		{"turn it up", `self_get_device_status{} self_audio_speaker_set_volume{"volume":60}`, "Volume 60."},
-		{"make it quieter please", `self_get_device_status{} self_audio_speaker_set_volume{"volume":40}`, "Volume 40."},
-		{"make it brighter", `self_get_device_status{} self_screen_set_brightness{"brightness":100}`, "Brightness 100."},
+		{"Set the volume to fifty.", `self_audio_speaker_set_volume{"volume":50}`, "The volume is now 50."},
+		{"could you please turn volume to 30%?", `self_audio_speaker_set_volume{"volume":30}`, "The volume is now 30."},
+		{"turn it up", `self_get_device_status{} self_audio_speaker_set_volume{"volume":60}`, "The volume is now 60."},
+		{"make it quieter please", `self_get_device_status{} self_audio_speaker_set_volume{"volume":40}`, "The volume is now 40."},
+		{"make it brighter", `self_get_device_status{} self_screen_set_brightness{"brightness":100}`, "The brightness is now 100."},
 		{"mute", `self_audio_speaker_set_volume{"volume":0}`, "I am silent now."},
 		{"switch to the dark theme", `self_screen_set_theme{"theme":"dark"}`, "The screen is dark now."},
 		{"how is the battery", `self_get_device_status{}`, "The battery is at 80 percent."},
@@ -131,7 +130,7 @@ func TestDefaultRules(t *testing.T) {
 		{"what do you see", `self.camera.take_photo{"question":"Describe in one or two short sentences what you see."}`, "A cat on a chair."},
 		{"thank you", ``, "🙂 You are welcome."},
 		{"goodbye", ``, "Goodbye."},
-		{"reboot yourself", ``, "This device cannot do that."},
+		{"what is your status", `self_get_device_status{}`, "All is well. The volume is 50, and the wifi signal is strong."},
 		{"sing the national anthem", ``, "Sorry, I did not understand that."},
 	} {
 		if got := c.say(test.say); got != test.answer {
@@ -230,6 +229,20 @@ func TestRulesFillArguments(t *testing.T) {
 	}
 }
 
+func TestRulesCalculateWithCaptures(t *testing.T) {
+	c := converse(t, newRules(t, llm.RulesConfig{Rules: []llm.Rule{{
+		Match:  []string{"turn it down [by {n:number}]"},
+		Call:   "self.get_device_status",
+		Then:   []llm.Step{{Call: "self.audio_speaker.set_volume", Arguments: map[string]any{"volume": "{result.audio_speaker.volume - n}"}}},
+		Answer: "{arguments.volume}",
+	}}}))
+	for say, want := range map[string]string{"turn it down by twenty": "30", "turn it down by a hundred": "0", "turn it down": llm.DefaultFailed} {
+		if got := c.say(say); got != want {
+			t.Errorf("%q: answer %q, want %q", say, got, want)
+		}
+	}
+}
+
 func TestRulesLookOnlyAtTheLastTurn(t *testing.T) {
 	model := newRules(t, llm.RulesConfig{Rules: defaultRules(t), Greeting: "Welcome."})
 	chat := func(messages ...pipeline.Message) string {
@@ -279,7 +292,7 @@ func TestRulesRefuseWhatIsWrong(t *testing.T) {
 		{"no match", llm.Rule{Answer: "Hi."}, "match is empty"},
 		{"pattern", llm.Rule{Match: []string{"set (volume"}, Answer: "x"}, "at character 5: '(' is never closed"},
 		{"nothing to do", llm.Rule{Match: []string{"hi"}}, "neither call nor answer"},
-		{"unknown capture", llm.Rule{Match: []string{"to {volume:number}"}, Answer: "{volum}"}, "{volum} is not known here; there are {volume}"},
+		{"unknown capture", llm.Rule{Match: []string{"to {volume:number}"}, Answer: "{volum}"}, "{volum} is not known here; there are {volume}, {now.time}"},
 		{"result without call", llm.Rule{Match: []string{"hi"}, Answer: "{result}"}, "{result} is not known here"},
 		{"result in the first call", llm.Rule{Match: []string{"hi"}, Call: "x", Arguments: map[string]any{"a": "{result}"}}, "arguments of x: a: {result}"},
 		{"now", llm.Rule{Match: []string{"hi"}, Answer: "{now.year}"}, "there are {now.time}"},
@@ -287,6 +300,8 @@ func TestRulesRefuseWhatIsWrong(t *testing.T) {
 		{"open brace", llm.Rule{Match: []string{"hi"}, Answer: "a {b"}, "is never closed"},
 		{"operator", llm.Rule{Match: []string{"{a:number}"}, Answer: "{a * 2}"}, `"*" is not + or -`},
 		{"operand", llm.Rule{Match: []string{"{a:number}"}, Answer: "{a + much}"}, `"much" is neither`},
+		{"operand of words", llm.Rule{Match: []string{"{a:number} {b}"}, Answer: "{a + b}"}, `"b" is neither`},
+		{"reserved name", llm.Rule{Match: []string{"{result}"}, Answer: "x"}, "cannot be called result"},
 		{"arguments without call", llm.Rule{Match: []string{"hi"}, Answer: "x", Arguments: map[string]any{"a": 1}}, "without call"},
 		{"then without call", llm.Rule{Match: []string{"hi"}, Answer: "x", Then: []llm.Step{{Call: "a"}}}, "without call"},
 		{"empty step", llm.Rule{Match: []string{"hi"}, Call: "x", Then: []llm.Step{{}}}, "call 2: call is empty"},
@@ -322,7 +337,7 @@ func FuzzRulesChat(f *testing.F) {
 			Rules struct{ Rule []llm.Rule }
 		}
 	}
-	if _, err := toml.DecodeFile("testdata/rules.toml", &file); err != nil {
+	if _, err := toml.DecodeFile("../../internal/config/rules.toml", &file); err != nil {
 		f.Fatal(err)
 	}
 	model, err := llm.NewRules(llm.RulesConfig{Rules: file.LLM.Rules.Rule})
