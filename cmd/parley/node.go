@@ -185,6 +185,13 @@ func (n *node) run(ctx context.Context) error {
 		}
 		failed <- err
 	}()
+	tried := make(chan struct{})
+	go func() { // ends with the trial, or with the planes
+		defer close(tried)
+		if err := n.roles.try(planes); err != nil && planes.Err() == nil {
+			n.log.Error("a provider does not work", "error", err)
+		}
+	}()
 	running := 3
 	var err error
 	select {
@@ -197,6 +204,7 @@ func (n *node) run(ctx context.Context) error {
 	for ; running > 0; running-- {
 		err = errors.Join(err, <-failed)
 	}
+	<-tried
 	return err
 }
 

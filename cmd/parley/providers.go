@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -46,7 +47,7 @@ func makeProviders(cfg *config.Config, path string, log *slog.Logger, r *roles) 
 			if _, made := p.asr[key]; made {
 				continue
 			}
-			t, err := newTranscriber(cfg, name, role.Language, client, log, r)
+			t, err := newTranscriber(cfg, path, name, role.Language, client, log, r)
 			if err != nil {
 				return p, tableFault(path, "asr."+name, err)
 			}
@@ -83,7 +84,7 @@ func tableFault(path, table string, err error) error {
 	return &usageError{config.Fault(path, table, problem, "config.toml documents the keys of such a table")}
 }
 
-func newTranscriber(cfg *config.Config, name, language string, client *http.Client, log *slog.Logger, r *roles) (pipeline.Transcriber, error) {
+func newTranscriber(cfg *config.Config, path, name, language string, client *http.Client, log *slog.Logger, r *roles) (pipeline.Transcriber, error) {
 	table := "asr." + name
 	switch t := cfg.ASR[name]; {
 	case t.Pocketsphinx != nil:
@@ -99,6 +100,12 @@ func newTranscriber(cfg *config.Config, name, language string, client *http.Clie
 		if err != nil {
 			return nil, err
 		}
+		r.tries = append(r.tries, func(ctx context.Context) error {
+			if err := p.Try(ctx); err != nil {
+				return tableFault(path, table, err)
+			}
+			return nil
+		})
 		r.closes = append(r.closes, func() {
 			if err := p.Close(); err != nil {
 				log.Warn("recogniser not cleaned up", "error", err)

@@ -23,6 +23,7 @@ type roles struct {
 	cfg    *config.Config
 	byName map[string]*session.Role
 	stages []stage // for /readyz
+	tries  []func(context.Context) error
 	closes []func()
 }
 
@@ -129,6 +130,15 @@ func (r *roles) checks(context.Context) []ota.Check {
 }
 
 var errResting = errors.New("every provider has failed several times in a row and rests")
+
+// try runs what can be run to see whether it works, and returns what does not.
+func (r *roles) try(ctx context.Context) error {
+	var errs []error
+	for _, f := range r.tries {
+		errs = append(errs, f(ctx))
+	}
+	return errors.Join(errs...)
+}
 
 // close frees what providers hold.
 func (r *roles) close() {

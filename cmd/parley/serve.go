@@ -100,7 +100,7 @@ func reachable(listen net.IP) []string {
 }
 
 // check validates a configuration and everything it names.
-func check(_ context.Context, args []string, out io.Writer) error {
+func check(ctx context.Context, args []string, out io.Writer) error {
 	f := newFlags("check", out)
 	path := f.String("config", "", "configuration `FILE` (default config.toml if it is there, else built-in)")
 	if err := parse(f, args); err != nil {
@@ -115,6 +115,9 @@ func check(_ context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer r.close()
+	if err := r.try(ctx); err != nil {
+		return err
+	}
 	fmt.Fprintln(out, "the configuration is good")
 	return nil
 }

@@ -2,22 +2,13 @@ package audio
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 	"math"
-	"time"
-
-	"github.com/pion/rtp"
-	"github.com/pion/webrtc/v4/pkg/media/oggwriter"
 )
 
 // granuleRate is the rate of timestamps in Ogg Opus and of Opus in RTP, in Hz,
 // whatever the packets' own (RFC 7845 §4, RFC 7587 §4.1).
 const granuleRate = 48000
-
-// oggSSRC is the RTP source the packets of an Ogg file are given. The writer
-// only compares it.
-const oggSSRC = 1
 
 // encoderDelay is how much audio libopus' encoder puts before the first sample
 // it was given, in samples of granuleRate; players drop it.
@@ -26,60 +17,29 @@ const encoderDelay = 312
 // An OggWriter writes Opus packets as an Ogg Opus file that any player plays.
 // It is not safe for concurrent use.
 type OggWriter struct {
-	w     *oggwriter.Writer
-	track *oggwriter.Track
-	rtp   rtp.Packet // the last packet's, to number the next
+	muxer *OggMuxer
 }
 
 // NewOggWriter returns a writer of a mono stream to w. The rate, in Hz, is the
 // one players are told the audio had before it was encoded; it does not change
 // how they play it.
 func NewOggWriter(w io.Writer, rate int) (*OggWriter, error) {
-	if rate < MinRate || rate > MaxRate {
-		return nil, fmt.Errorf("write Ogg file at %d Hz: rates lie between %d and %d Hz", rate, MinRate, MaxRate)
-	}
-	ogg, err := oggwriter.NewWriter(&oggPages{w: w},
-		oggwriter.WithSampleRate(uint32(rate)), oggwriter.WithChannelCount(1), oggwriter.WithVendor("parley"))
+	m, err := NewOggMuxer(w, OggTrack{Rate: rate})
 	if err != nil {
-		return nil, fmt.Errorf("write Ogg file: %w", err)
+		return nil, err
 	}
-	track, err := ogg.NewTrack(oggSSRC)
-	if err != nil {
-		return nil, fmt.Errorf("write Ogg file: %w", err)
-	}
-	o := &OggWriter{w: ogg, track: track}
-	o.rtp.Version = 2
-	o.rtp.SSRC = oggSSRC
-	return o, nil
+	return &OggWriter{muxer: m}, nil
 }
 
 // WritePacket writes one packet as a page of its own, so that a file cut short
 // lacks nothing that was written. The error wraps [ErrPacket] if packet is not
 // an Opus packet, and is the underlying writer's otherwise.
-func (o *OggWriter) WritePacket(packet []byte) error {
-	duration, err := Duration(packet)
-	if err != nil {
-		return err
-	}
-	o.rtp.Payload = packet
-	if err := o.track.WriteRTP(&o.rtp); err != nil {
-		return fmt.Errorf("write Ogg page: %w", err)
-	}
-	o.rtp.SequenceNumber++
-	o.rtp.Timestamp += uint32(duration * granuleRate / time.Second)
-	o.rtp.Payload = nil
-	return nil
-}
+func (o *OggWriter) WritePacket(packet []byte) error { return o.muxer.WritePacket(0, packet) }
 
 // Close ends the file. It does not close the underlying writer.
-func (o *OggWriter) Close() error {
-	if err := o.w.Close(); err != nil {
-		return fmt.Errorf("end Ogg file: %w", err)
-	}
-	return nil
-}
+func (o *OggWriter) Close() error { return o.muxer.Close() }
 
-// oggPages passes pages on to w, and puts two of them right on the way:
+// oggPages passes pages on to w, and puts two of each stream right on the way:
 //
 //   - the first names 80 ms of pre-skip, that of a stream cut out of a longer
 //     one, for which players would drop the first 80 ms of speech. It is to be
@@ -89,13 +49,13 @@ func (o *OggWriter) Close() error {
 //
 // It also hides a Close method of w, which the library would call.
 type oggPages struct {
-	w     io.Writer
-	begun bool
+	w io.Writer
 }
 
 // Write writes one page.
 func (o *oggPages) Write(page []byte) (int, error) {
 	const (
+		flags    = 5
 		position = 6
 		checksum = 22
 		segments = 26
@@ -103,14 +63,13 @@ func (o *oggPages) Write(page []byte) (int, error) {
 	)
 	le := binary.LittleEndian
 	switch {
-	case !o.begun && len(page) >= preSkip+2:
+	case page[flags]&oggFirst != 0 && len(page) >= preSkip+2:
 		le.PutUint16(page[preSkip:], encoderDelay)
 	case len(page) == oggHeaderBytes && page[segments] == 0:
 		le.PutUint64(page[position:], math.MaxUint64)
 	default:
 		return o.w.Write(page)
 	}
-	o.begun = true
 	le.PutUint32(page[checksum:], 0)
 	le.PutUint32(page[checksum:], oggChecksum(oggTable(), page))
 	return o.w.Write(page)

@@ -95,7 +95,7 @@ type Pocketsphinx struct {
 
 // NewPocketsphinx returns a recogniser, or an error that names the setting that
 // is wrong. It writes the grammar and a dictionary of its words to a directory
-// of its own and runs the program once, on silence, to see that it works.
+// of its own, and runs nothing: see [Pocketsphinx.Try].
 func NewPocketsphinx(cfg PocketsphinxConfig) (*Pocketsphinx, error) {
 	setDefault(&cfg.Table, "asr.pocketsphinx")
 	setDefault(&cfg.Program, DefaultSphinxProgram)
@@ -129,13 +129,28 @@ func setDefault(s *string, value string) {
 }
 
 func (p *Pocketsphinx) setUp(cfg PocketsphinxConfig) error {
+	if _, err := os.Stat(filepath.Join(cfg.Model, "mdef")); err != nil {
+		return fmt.Errorf("model: %w; install pocketsphinx-en-us or correct model", err)
+	}
 	decoys, err := writeModels(p.dir, cfg)
 	if err != nil {
 		return err
 	}
 	p.decoys = decoys
-	_, err = p.recognise(p.ctx, make([]int16, pipeline.SampleRate/5))
-	return err
+	return nil
+}
+
+// Try runs the program once, on silence, to see that it works with the grammar
+// and the model. It takes some 20 ms.
+func (p *Pocketsphinx) Try(ctx context.Context) error {
+	if !p.begin() {
+		return fmt.Errorf("[%s]: %w", p.table, ErrClosed)
+	}
+	defer p.under.Done()
+	if _, err := p.recognise(ctx, make([]int16, pipeline.SampleRate/5)); err != nil {
+		return fmt.Errorf("[%s]: %w", p.table, err)
+	}
+	return nil
 }
 
 // Close ends all calls of Transcribe under way with [ErrClosed], waits for them

@@ -106,7 +106,7 @@ func TestPocketsphinxRefusesWhatIsWrong(t *testing.T) {
 		{"empty dictionary", asr.PocketsphinxConfig{Patterns: hello, Dictionary: empty}, "holds no pronunciations"},
 		{"word", asr.PocketsphinxConfig{Patterns: patterns(t, "hello xiaozhi")}, `"xiaozhi" of the phrases to understand is not in`},
 		{"phone", asr.PocketsphinxConfig{Patterns: hello, Pronounce: map[string]string{"hello": "HH AX"}}, `"hello" is not spoken as "HH AX"`},
-		{"model", asr.PocketsphinxConfig{Patterns: hello, Model: "/nowhere"}, "pocketsphinx_batch"},
+		{"model", asr.PocketsphinxConfig{Patterns: hello, Model: "/nowhere"}, "install pocketsphinx-en-us or correct model"},
 	} {
 		p, err := asr.NewPocketsphinx(test.cfg)
 		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "[asr.pocketsphinx]: ") {
@@ -116,6 +116,20 @@ func TestPocketsphinxRefusesWhatIsWrong(t *testing.T) {
 	left, err := os.ReadDir(temporary)
 	if err != nil || len(left) > 0 {
 		t.Errorf("files are left behind: %v, %v", left, err)
+	}
+}
+
+func TestPocketsphinxTriesItsModel(t *testing.T) {
+	if err := startPocketsphinx(t, asr.PocketsphinxConfig{Patterns: patterns(t, "hello")}).Try(t.Context()); err != nil {
+		t.Error(err)
+	}
+	broken := t.TempDir()
+	if err := os.WriteFile(filepath.Join(broken, "mdef"), []byte("not a model"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := startPocketsphinx(t, asr.PocketsphinxConfig{Patterns: patterns(t, "hello"), Model: broken}).Try(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "pocketsphinx_batch failed") {
+		t.Errorf("a broken model: %v", err)
 	}
 }
 

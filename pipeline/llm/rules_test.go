@@ -357,3 +357,14 @@ func FuzzRulesChat(f *testing.F) {
 		}
 	})
 }
+
+func TestARuleWhoseToolTheDeviceLacksSaysSo(t *testing.T) {
+	c := converse(t, newRules(t, llm.RulesConfig{Rules: []llm.Rule{{
+		Match: []string{"把水烧开", "boil water"}, Call: "self.kettle.boil", Answer: "It boils.",
+	}}}))
+	for _, say := range []string{"boil water", "把水烧开"} {
+		if got := c.say(say); got != llm.DefaultCannotDo {
+			t.Errorf("%q: answer %q, want %q", say, got, llm.DefaultCannotDo)
+		}
+	}
+}
