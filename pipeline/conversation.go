@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -147,12 +148,11 @@ type Conversation struct {
 	ends      endpointer
 	mode      Mode
 	listening bool
-	held      held     // audio that came while not listening
-	deaf      uint64   // pieces of audio the recogniser did not take
-	woken     bool     // a wake word was reported since the last listen start
-	ear       *ear     // the recogniser run that is being fed
-	asked     []*ear   // recogniser runs that are closed and not answered yet, oldest first
-	pending   []string // final texts that may be continued
+	held      held   // audio that came while not listening
+	deaf      uint64 // pieces of audio the recogniser did not take
+	woken     bool   // a wake word was reported since the last listen start
+	ear       *ear   // the recogniser run that is being fed
+	asked     []*ear // recogniser runs that are closed and not answered yet, oldest first
 	turn      *turn
 	path      bool
 	released  time.Time // when the user said to have finished
@@ -161,7 +161,7 @@ type Conversation struct {
 	answerAt  time.Time // when pending text is answered unless speech resumes
 	paused    time.Time // zero unless a possible interruption is pending
 	horizon   time.Time // when everything sent will have been heard
-	lastSound time.Time // when somebody last said something
+	lastSound time.Time // when somebody last said something, or pressed a button
 	history   []Message
 	turns     int
 	timer     *time.Timer
@@ -188,7 +188,7 @@ func New(cfg Config, p Providers, vad Detector, dev Device, onTurn func(Trace), 
 
 // Remember gives the conversation what was said in an earlier one. It must be
 // called before Run.
-func (c *Conversation) Remember(history []Message) { c.history = history }
+func (c *Conversation) Remember(history []Message) { c.history = slices.Clone(history) }
 
 // Stats are what became of a device's packets.
 type Stats struct {
@@ -270,20 +270,21 @@ func (c *Conversation) Run(ctx context.Context) {
 	defer c.timer.Stop()
 	defer c.interrupt("session end")
 	for {
-		out, notes := c.downlink(time.Now())
-		c.timer.Reset(time.Until(c.wake(time.Now())))
+		// One reading of the clock decides what may be taken and when to look
+		// again: between two, a deadline could pass unseen.
+		now := time.Now()
+		out, notes := c.downlink(now)
+		c.timer.Reset(c.wake(now).Sub(now))
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.timer.C:
+			c.catchUp(ctx) // after a stall, what was heard comes before what is late
 			c.tick(ctx, time.Now())
 		case p := <-c.packets:
 			c.hear(ctx, p)
 		case s := <-c.signals:
-			// Packets that came before a signal belong before it.
-			for n := len(c.packets); n > 0; n-- {
-				c.hear(ctx, <-c.packets)
-			}
+			c.catchUp(ctx) // packets that came before a signal belong before it
 			c.handle(ctx, s)
 		case <-c.pathReady:
 			c.path = true
@@ -292,10 +293,17 @@ func (c *Conversation) Run(ctx context.Context) {
 		case n := <-notes:
 			c.note(n)
 		case m := <-c.late:
-			c.history = append(c.history, m...)
+			c.remember(m...)
 		case s, ok := <-out:
 			c.say(s, ok, time.Now())
 		}
+	}
+}
+
+// catchUp takes the packets that are there.
+func (c *Conversation) catchUp(ctx context.Context) {
+	for n := len(c.packets); n > 0; n-- {
+		c.hear(ctx, <-c.packets)
 	}
 }
 
@@ -312,21 +320,23 @@ func (c *Conversation) handle(ctx context.Context, s signal) {
 			c.released = now
 			c.tailUntil = now.Add(c.cfg.ManualTail)
 			if c.mode != Manual || c.cfg.ManualTail == 0 {
-				c.stopListening(now)
+				c.stopListening(ctx, now)
 			}
 		}
 	case signalDetect:
 		c.lastSound = now
-		if c.listening {
+		switch {
+		case !c.listening:
+			c.woken = true
+		case hasWords(s.text):
 			c.interrupt("typed text")
 			c.deafen()
 			c.answer(ctx, s.text, newTrace(c.mode, now, now))
-		} else {
-			c.woken = true
 		}
 	case signalAbort:
 		c.lastSound = now
 		c.interrupt("abort")
+		c.forgetAsked() // a device that has aborted must not be sent back to speaking
 	}
 }
 
@@ -344,11 +354,13 @@ func (c *Conversation) listen(ctx context.Context, m Mode) {
 	}
 }
 
-func (c *Conversation) stopListening(now time.Time) {
+func (c *Conversation) stopListening(ctx context.Context, now time.Time) {
 	c.listening, c.tailUntil = false, time.Time{}
 	if c.ear != nil {
-		c.closeEar(c.released, now)
+		c.closeEar(ctx, c.released, now)
+		return
 	}
+	c.settle(ctx, now)
 }
 
 // deafen forgets everything heard and not yet answered.
@@ -357,12 +369,17 @@ func (c *Conversation) deafen() {
 		c.ear.cancel()
 		c.ear = nil
 	}
+	c.forgetAsked()
+	c.endpoint = time.Time{}
+	c.ends.reset()
+}
+
+// forgetAsked gives up the utterances that wait for their answer.
+func (c *Conversation) forgetAsked() {
 	for _, e := range c.asked {
 		e.cancel()
 	}
-	c.asked, c.pending = nil, nil
-	c.endpoint, c.answerAt = time.Time{}, time.Time{}
-	c.ends.reset()
+	c.asked, c.answerAt = nil, time.Time{}
 }
 
 // wake is the next moment at which something happens by itself.
@@ -378,11 +395,17 @@ func (c *Conversation) wake(now time.Time) time.Time {
 	soonest(c.answerAt)
 	soonest(c.up.deadline)
 	if t := c.turn; t != nil {
-		soonest(c.turnWake(t))
-	} else if len(c.asked) == 0 {
+		soonest(c.turnWake(t, now))
+	} else if c.idle() {
 		soonest(c.lastSound.Add(c.cfg.Silence))
 	}
 	return at
+}
+
+// idle reports whether nobody is being listened to or answered. A button that is
+// held does not count: one that is stuck must not keep the session for ever.
+func (c *Conversation) idle() bool {
+	return len(c.asked) == 0 && (c.ear == nil || c.mode == Manual)
 }
 
 // tick does what has come due.
@@ -392,17 +415,17 @@ func (c *Conversation) tick(ctx context.Context, now time.Time) {
 		c.up.skip(now, func(pcm []int16) { c.sound(ctx, pcm, now) })
 	}
 	if due(c.tailUntil) {
-		c.stopListening(now)
+		c.stopListening(ctx, now)
 	}
 	if due(c.endpoint) {
-		c.endUtterance(now)
+		c.endUtterance(ctx, now)
 	}
 	if due(c.answerAt) {
 		c.answerPending(ctx)
 	}
 	if t := c.turn; t != nil {
 		c.turnTick(t, now)
-	} else if len(c.asked) == 0 && due(c.lastSound.Add(c.cfg.Silence)) {
+	} else if c.idle() && due(c.lastSound.Add(c.cfg.Silence)) {
 		c.lastSound = now // once a period, should the session not end
 		c.dev.End("silence")
 	}

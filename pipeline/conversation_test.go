@@ -353,15 +353,14 @@ func TestSilenceEndsTheSession(t *testing.T) {
 	})
 }
 
-func TestAButtonHeldWithoutAudioEndsTheSession(t *testing.T) {
+func TestAStuckButtonEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestbed(t, nil)
+		from := time.Now()
 		b.c.ListenStart(Manual)
-		b.speak(600 * ms)
-		last := time.Now()
-		b.after(2 * time.Minute)
-		if got := b.dev.when(t, "end:silence", 0).Sub(last); got != time.Minute-PacketDuration {
-			t.Errorf("ended %v after the last packet was sent", got)
+		b.speak(2 * time.Minute)
+		if got := b.dev.when(t, "end:silence", 0).Sub(from); got != time.Minute {
+			t.Errorf("ended after %v", got)
 		}
 	})
 }
@@ -486,7 +485,7 @@ func TestHistoryIsBoundedAndWhole(t *testing.T) {
 			b.after(10 * time.Second)
 		}
 		h := b.history()
-		if len(h) > 10 || h[0].Role != RoleUser {
+		if len(h) > 10 || h[0].Role != RoleUser { // these turns have a question each
 			t.Fatalf("%d messages, the first of role %s", len(h), h[0].Role)
 		}
 		open := map[string]bool{}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -19,7 +20,11 @@ type ear struct {
 	cancel context.CancelFunc
 	text   string // the latest hypothesis
 	final  bool   // text is final
+	ended  bool   // the run is over
 	reject bool   // the recogniser understood nothing
+	failed error  // the run is over because of this
+	forced bool   // the utterance was ended by its length; the user may be speaking on
+	paused bool   // a reply was paused for it
 	closed bool   // the utterance has ended
 	trace  Trace  // set when closed
 }
@@ -67,6 +72,9 @@ func (c *Conversation) openEar(ctx context.Context, begun []int16) {
 
 // feedEar gives the recogniser a copy of pcm.
 func (c *Conversation) feedEar(pcm []int16) {
+	if c.ear.failed != nil {
+		return
+	}
 	select {
 	case c.ear.audio <- append([]int16(nil), pcm...):
 	default:
@@ -76,12 +84,15 @@ func (c *Conversation) feedEar(pcm []int16) {
 
 // closeEar ends the utterance: the recogniser is told that there is no more.
 // speechEnd is when the last of it was said.
-func (c *Conversation) closeEar(speechEnd, now time.Time) {
+func (c *Conversation) closeEar(ctx context.Context, speechEnd, now time.Time) {
 	e := c.ear
 	e.trace = newTrace(c.mode, speechEnd, now)
 	e.closed = true
 	close(e.audio)
 	c.asked, c.ear = append(c.asked, e), nil
+	if e.failed != nil {
+		c.unrecognised(ctx, e)
+	}
 }
 
 // hear takes one packet of the device.
@@ -106,31 +117,31 @@ func (c *Conversation) attend(ctx context.Context, pcm []int16, now time.Time) {
 			c.openEar(ctx, nil)
 		}
 		c.feedEar(pcm)
-		c.lastSound = now
 		return
 	}
-	switch c.ends.feed(pcm) {
-	case edgeBegin:
+	switch began := c.ends.feed(pcm); {
+	case began:
 		c.answerAt = time.Time{}
 		c.openEar(ctx, c.ends.begun())
-	default:
-		if c.ear != nil {
-			c.feedEar(pcm)
-		}
+	case c.ear != nil:
+		c.feedEar(pcm)
 	}
-	if !c.ends.speaking || c.ear == nil {
+	if c.ear == nil {
 		return
 	}
-	c.lastSound = now
 	delay := c.cfg.Endpointing.delay(c.ear.text)
 	switch quiet := c.ends.quiet; {
-	case quiet >= delay || c.ends.length >= c.cfg.Endpointing.Max:
-		c.endUtterance(now)
+	case quiet >= delay:
+		c.endUtterance(ctx, now)
+	case c.ends.length >= c.cfg.Endpointing.Max:
+		c.ear.forced = true
+		c.endUtterance(ctx, now)
 	default:
 		// Should the device send nothing during silence, the clock decides.
 		c.endpoint = now.Add(delay - quiet + silentDevice)
 	}
-	if c.turn != nil && c.paused.IsZero() && c.ends.length-c.ends.quiet >= c.cfg.BargeIn {
+	if e := c.ear; c.turn != nil && e != nil && !e.paused && e.failed == nil && c.ends.length-c.ends.quiet >= c.cfg.BargeIn {
+		e.paused = true // once: noise that goes on must not hold the reply for ever
 		c.paused = now
 	}
 }
@@ -140,10 +151,10 @@ func (c *Conversation) attend(ctx context.Context, pcm []int16, now time.Time) {
 const silentDevice = 240 * time.Millisecond
 
 // endUtterance is called when the user has finished, as far as one can tell.
-func (c *Conversation) endUtterance(now time.Time) {
+func (c *Conversation) endUtterance(ctx context.Context, now time.Time) {
 	c.endpoint = time.Time{}
 	if c.ear != nil {
-		c.closeEar(now.Add(-c.ends.quiet), now)
+		c.closeEar(ctx, now.Add(-c.ends.quiet), now)
 	}
 	c.ends.ended()
 }
@@ -151,30 +162,21 @@ func (c *Conversation) endUtterance(now time.Time) {
 // hypothesis takes what a recogniser says.
 func (c *Conversation) hypothesis(ctx context.Context, h hypothesis) {
 	e := h.ear
-	if e != c.ear && !c.wasAsked(e) {
+	if e != c.ear && !slices.Contains(c.asked, e) {
 		return // its utterance was given up
 	}
 	now := time.Now()
 	switch {
-	case h.err != nil:
+	case h.err != nil && !e.final: // an error after the final words loses nothing
 		c.log.Warn("recogniser failed", "error", h.err)
-		trace := e.trace
-		if !e.closed {
-			trace = newTrace(c.mode, now, now)
+		e.failed, e.ended = h.err, true
+		if e.closed {
+			c.unrecognised(ctx, e)
 		}
-		c.interrupt("recogniser failure")
-		c.deafen()
-		trace.Err = h.err
-		c.apologise(ctx, trace)
 	case h.ended:
-		if e == c.ear { // it has ended the utterance by itself
-			c.closeEar(now, now)
-			c.endpoint = time.Time{}
-			c.ends.ended()
-		}
-		c.understood(ctx, e, now)
+		c.recognised(ctx, e, now)
 	default:
-		if h.t.Text != "" {
+		if h.t.Text != "" || h.t.Final {
 			e.text = h.t.Text
 		}
 		e.final, e.reject = h.t.Final, h.t.Rejected
@@ -182,49 +184,63 @@ func (c *Conversation) hypothesis(ctx context.Context, h hypothesis) {
 			c.interrupt("barge-in") // words, not noise
 		}
 		if h.t.EndOfTurn && e == c.ear && c.mode != Manual {
-			c.endUtterance(now)
+			c.endUtterance(ctx, now)
 		}
 	}
 }
 
-func (c *Conversation) wasAsked(e *ear) bool {
-	for _, a := range c.asked {
-		if a == e {
-			return true
-		}
+// unrecognised is called when an utterance is over whose recogniser has failed.
+func (c *Conversation) unrecognised(ctx context.Context, e *ear) {
+	if c.turn != nil {
+		// It may have been a cough: as far as anybody knows, no word was said.
+		c.asked = slices.DeleteFunc(c.asked, func(a *ear) bool { return a == e })
+		c.paused = time.Time{}
+		return
 	}
-	return false
+	trace := e.trace
+	trace.Err = e.failed
+	c.deafen()
+	c.apologise(ctx, trace)
 }
 
-// understood is called when a recogniser run has ended. Utterances are answered
-// in the order they were said, and together when the second began before the
-// first was answered.
-func (c *Conversation) understood(ctx context.Context, e *ear, now time.Time) {
-	e.final = true
+// recognised is called when a recogniser run has ended well.
+func (c *Conversation) recognised(ctx context.Context, e *ear, now time.Time) {
+	e.ended = true
+	if e == c.ear { // it has ended the utterance by itself
+		c.closeEar(ctx, now, now)
+		c.endpoint = time.Time{}
+		c.ends.ended()
+	}
 	e.trace.Transcribed = now
-	for _, a := range c.asked {
-		if !a.final {
-			return
-		}
+	c.settle(ctx, now)
+}
+
+// settle answers what was said, when it is known that nothing belongs to it any
+// more. Utterances are answered in the order they were said, and together when
+// one began before the other was answered.
+func (c *Conversation) settle(ctx context.Context, now time.Time) {
+	c.answerAt = time.Time{}
+	if len(c.asked) == 0 || slices.ContainsFunc(c.asked, func(e *ear) bool { return !e.ended }) {
+		return
 	}
-	if c.ear != nil {
+	last := c.asked[len(c.asked)-1]
+	if c.ear != nil && !last.forced || c.mode == Manual && c.listening {
 		return // the user is speaking on
 	}
 	text, rejected := c.joinAsked()
 	switch {
 	case hasWords(text):
+		c.lastSound = now
 		c.answerAt = now
-		last := c.asked[len(c.asked)-1].trace
-		if c.mode != Manual && completeness(text) == unfinished {
-			c.answerAt = last.SpeechEnd.Add(c.cfg.Endpointing.MaxDelay)
+		if c.listening && !last.forced && completeness(text) == unfinished {
+			c.answerAt = last.trace.SpeechEnd.Add(c.cfg.Endpointing.MaxDelay)
 		}
 		if !now.Before(c.answerAt) {
 			c.answerPending(ctx)
 		}
 	case rejected && c.turn == nil:
-		trace := e.trace
 		c.asked = nil
-		c.sayFixed(ctx, c.cfg.NotUnderstood, trace)
+		c.sayFixed(ctx, c.cfg.NotUnderstood, last.trace)
 	default: // a cough, or noise: carry on
 		c.asked, c.paused = nil, time.Time{}
 	}

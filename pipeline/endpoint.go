@@ -10,7 +10,6 @@ import (
 // Endpointing is the policy that finds where an utterance begins and ends.
 type Endpointing struct {
 	Start    time.Duration // speech that begins an utterance; shorter sounds are coughs and clicks
-	Stop     time.Duration // silence after which speech is considered over
 	PreRoll  time.Duration // audio before the begin that belongs to the utterance
 	MinDelay time.Duration // silence that ends an utterance
 	MaxDelay time.Duration // silence that ends one which plainly is not complete
@@ -23,7 +22,6 @@ type Endpointing struct {
 func DefaultEndpointing() Endpointing {
 	return Endpointing{
 		Start:    120 * time.Millisecond,
-		Stop:     250 * time.Millisecond,
 		PreRoll:  500 * time.Millisecond,
 		MinDelay: 500 * time.Millisecond,
 		MaxDelay: 3 * time.Second,
@@ -51,23 +49,13 @@ type endpointer struct {
 	burst    time.Duration // speech in a row, while quiet
 }
 
-// An edge is what one piece of audio changed.
-type edge uint8
-
-const (
-	edgeNone  edge = iota
-	edgeBegin      // an utterance has begun; the pre-roll is part of it
-	edgeQuiet      // speech is over, at least for now
-	edgeAgain      // speech has resumed
-)
-
-// feed judges pcm and returns the last edge in it.
-func (e *endpointer) feed(pcm []int16) edge {
-	var last edge
+// feed judges pcm and reports whether an utterance has begun in it; the pre-roll
+// is part of it.
+func (e *endpointer) feed(pcm []int16) (began bool) {
 	if !e.speaking {
 		e.pre = append(e.pre, pcm...)
-		if keep := int(SampleRate * e.cfg.PreRoll / time.Second); len(e.pre) > keep {
-			e.pre = append(e.pre[:0], e.pre[len(e.pre)-keep:]...)
+		if keep := int(SampleRate * e.cfg.PreRoll / time.Second); len(e.pre) > keep+len(pcm) {
+			e.pre = append(e.pre[:0], e.pre[len(e.pre)-keep-len(pcm):]...)
 		}
 	}
 	for len(pcm) > 0 {
@@ -77,14 +65,12 @@ func (e *endpointer) feed(pcm []int16) edge {
 			break
 		}
 		e.filled = 0
-		if d := e.judge(e.detector.Speech(e.frame[:])); d != edgeNone {
-			last = d
-		}
+		began = e.judge(e.detector.Speech(e.frame[:])) || began
 	}
-	return last
+	return began
 }
 
-func (e *endpointer) judge(speech bool) edge {
+func (e *endpointer) judge(speech bool) (begins bool) {
 	if !e.speaking {
 		if speech {
 			e.rising += DetectorFrame
@@ -92,31 +78,24 @@ func (e *endpointer) judge(speech bool) edge {
 			e.rising = max(0, e.rising-2*DetectorFrame)
 		}
 		if e.rising < e.cfg.Start {
-			return edgeNone
+			return false
 		}
 		e.speaking, e.rising, e.quiet, e.length, e.burst = true, 0, 0, e.cfg.Start, 0
-		return edgeBegin
+		return true
 	}
 	e.length += DetectorFrame
-	was := e.quiet
-	if !speech {
+	if speech {
+		e.burst += DetectorFrame
+	} else {
 		e.burst = 0
-		e.quiet += DetectorFrame
-		if was < e.cfg.Stop && e.quiet >= e.cfg.Stop {
-			return edgeQuiet
-		}
-		return edgeNone
 	}
 	// One frame of noise in a pause is not speech resumed.
-	if e.burst += DetectorFrame; e.burst < 2*DetectorFrame {
+	if e.burst >= 2*DetectorFrame {
+		e.quiet = 0
+	} else {
 		e.quiet += DetectorFrame
-		return edgeNone
 	}
-	e.quiet = 0
-	if was >= e.cfg.Stop {
-		return edgeAgain
-	}
-	return edgeNone
+	return false
 }
 
 // begun returns the audio the utterance begins with, pre-roll included.
@@ -185,10 +164,9 @@ func completeness(text string) completion {
 
 var (
 	dangling = map[string]bool{
-		"and": true, "or": true, "but": true, "because": true, "so": true, "if": true, "when": true, "while": true,
-		"that": true, "which": true, "the": true, "a": true, "an": true, "my": true, "your": true, "of": true,
-		"with": true, "from": true, "at": true, "for": true, "than": true, "then": true, "to": true,
-		"um": true, "uh": true, "uhm": true, "er": true, "erm": true, "hmm": true, "like": true,
+		"and": true, "or": true, "but": true, "because": true, "if": true, "the": true, "a": true, "an": true,
+		"my": true, "your": true, "of": true, "than": true, "to": true,
+		"um": true, "uh": true, "uhm": true, "er": true, "erm": true, "hmm": true,
 	}
 	danglingCJK = []string{"和", "或者", "但是", "因为", "所以", "如果", "然后", "还有", "就是", "那个", "这个", "嗯", "呃", "把", "跟"}
 )

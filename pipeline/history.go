@@ -1,24 +1,29 @@
 package pipeline
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
 
 // remember adds to the history and keeps it bounded. It is cut before a message
-// of the user, so that no result is parted from its call.
+// of the user or, where there is none, before one that is no result, so that no
+// result is parted from its call.
 func (c *Conversation) remember(m ...Message) {
 	c.history = append(c.history, m...)
 	over := len(c.history) - c.cfg.History
 	if over <= 0 {
 		return
 	}
-	for over < len(c.history) && c.history[over].Role != RoleUser {
-		over++
+	rest := c.history[over:]
+	cut := slices.IndexFunc(rest, func(m Message) bool { return m.Role == RoleUser })
+	if cut < 0 {
+		cut = slices.IndexFunc(rest, func(m Message) bool { return m.Role != RoleTool })
 	}
-	if over < len(c.history) {
-		c.history = append([]Message(nil), c.history[over:]...)
+	if cut < 0 {
+		cut = len(rest) // results only, of a call that is gone
 	}
+	c.history = slices.Clone(rest[cut:])
 }
 
 // request is the history as a model gets it.
@@ -48,8 +53,11 @@ func heard(spans []span, complete bool, now time.Time) string {
 	var pace time.Duration // per rune
 	for i, s := range spans {
 		runes := []rune(s.text)
-		if len(runes) == 0 || !now.After(s.from) {
+		if !now.After(s.from) {
 			break
+		}
+		if len(runes) == 0 {
+			continue
 		}
 		known := complete || i < len(spans)-1
 		switch {

@@ -19,7 +19,7 @@ func (c *Conversation) downlink(now time.Time) (<-chan Speech, <-chan note) {
 }
 
 // turnWake is when downlink or turnTick could decide anew.
-func (c *Conversation) turnWake(t *turn) time.Time {
+func (c *Conversation) turnWake(t *turn, now time.Time) time.Time {
 	switch {
 	case !c.paused.IsZero():
 		return c.paused.Add(c.cfg.FalseAlarm)
@@ -29,10 +29,10 @@ func (c *Conversation) turnWake(t *turn) time.Time {
 		return c.horizon.Add(c.cfg.StopMargin)
 	case !c.path:
 		return t.began.Add(c.cfg.NoPath)
-	case time.Now().Before(t.startAt):
+	case now.Before(t.startAt):
 		return t.startAt
 	}
-	if ahead := c.horizon.Add(PacketDuration - c.cfg.Lead); time.Now().Before(ahead) {
+	if ahead := c.horizon.Add(PacketDuration - c.cfg.Lead); now.Before(ahead) {
 		return ahead
 	}
 	return time.Time{}
@@ -40,18 +40,13 @@ func (c *Conversation) turnWake(t *turn) time.Time {
 
 // turnTick does what is due in the turn.
 func (c *Conversation) turnTick(t *turn, now time.Time) {
-	at := c.turnWake(t)
+	at := c.turnWake(t, now)
 	if at.IsZero() || now.Before(at) {
 		return
 	}
 	switch {
 	case !c.paused.IsZero():
-		// Nobody said anything: carry on, unless they still do.
-		if c.ear == nil && len(c.asked) == 0 {
-			c.paused = time.Time{}
-		} else {
-			c.paused = now
-		}
+		c.paused = time.Time{} // no words so far: carry on
 	case t.finished:
 		c.finish("")
 	case !c.path:
@@ -70,6 +65,7 @@ func (c *Conversation) say(s Speech, ok bool, now time.Time) {
 	switch {
 	case !ok:
 		t.finished = true
+	case s.Packet == nil && s.Sentence == "":
 	case s.Packet == nil:
 		t.spans = append(t.spans, span{text: s.Sentence, from: c.horizon, to: c.horizon})
 		c.dev.Sentence(s.Sentence)
@@ -100,17 +96,21 @@ func (c *Conversation) interrupt(by string) {
 func (c *Conversation) finish(cancelledBy string) {
 	t, now := c.turn, time.Now()
 	t.cancel()
+	if t.finished && !now.Before(c.horizon) {
+		cancelledBy = "" // everything has been heard
+	}
 	c.turn, c.paused = nil, time.Time{}
 	c.lastSound = now
 	c.dev.Stop()
-	if c.mode != Realtime {
-		c.held.take(now, false) // the tail of what came before the reply
-	}
+	c.held.drop(t.startAt) // the tail of what was said before the reply
 	t.trace.CancelledBy = cancelledBy
 	t.trace.PlayoutEnd = now
 	t.trace.Said = heard(t.spans, t.finished, now)
 	if t.trace.Said != "" {
 		c.remember(Message{Role: RoleAssistant, Text: t.trace.Said, Interrupted: cancelledBy != ""})
+	}
+	if t.trace.Packets == 0 && cancelledBy == "" && t.trace.Err == nil {
+		c.log.Warn("a reply had no words", "turn", t.trace.Turn)
 	}
 	c.horizon = now // whatever the device still has is no concern of the next turn
 	c.onTurn(t.trace)

@@ -14,6 +14,7 @@ type Trace struct {
 	SpeechEnd   time.Time // the user's last sound, as far as the detector knows
 	Endpoint    time.Time // the utterance was declared over
 	Transcribed time.Time // the recogniser had its final text
+	Answered    time.Time // no more was waited for
 	FirstToken  time.Time // the model's first token, of text or call
 	FirstAudio  time.Time // the voice's first packet was ready
 	FirstPacket time.Time // it was sent
@@ -62,6 +63,9 @@ func (t *Trace) Stages() []Stage {
 	}
 	add("endpoint", t.Endpoint)
 	add("asr", t.Transcribed)
+	if t.Answered.After(t.Transcribed) { // the words could have gone on
+		add("wait", t.Answered)
+	}
 	add("llm", t.FirstToken)
 	add("tts", t.FirstAudio)
 	add("start", t.FirstPacket)

@@ -74,6 +74,7 @@ func (c *Conversation) answer(ctx context.Context, text string, trace Trace) {
 	if trace.Transcribed.IsZero() {
 		trace.Transcribed = time.Now()
 	}
+	trace.Answered = time.Now()
 	trace.Heard = text
 	c.remember(Message{Role: RoleUser, Text: text})
 	t, turnCtx := c.begin(ctx, trace)
@@ -121,20 +122,19 @@ func (c *Conversation) reply(ctx, turnCtx context.Context, t *turn, req *Request
 	thinkCtx, stopThinking := context.WithCancel(turnCtx)
 	defer stopThinking()
 	words := make(chan string, 8)
-	var thought error
-	var thinking sync.WaitGroup
-	thinking.Go(func() {
+	thought := make(chan error, 1)
+	c.work.Go(func() {
 		defer close(words)
-		thought = c.think(ctx, thinkCtx, t, req, words)
+		thought <- c.think(ctx, thinkCtx, t, req, words)
 	})
 	err := c.speak(turnCtx, t, words)
-	if err != nil {
-		stopThinking() // nobody takes its words any more
-	}
-	thinking.Wait()
 	if err == nil {
-		err = thought
+		for range words { // a voice may return before the model has ended
+		}
+		err = <-thought
 	}
+	// A voice that has failed does not wait for the model: a tool may be at work
+	// for long. What comes of that reaches the history all the same.
 	if err != nil {
 		c.sorry(turnCtx, t, err)
 	}

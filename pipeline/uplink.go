@@ -77,6 +77,9 @@ func (u *uplink) take(p *packet, emit func([]int16)) {
 	at := p.at // play gives p back to the pool
 	if !u.started {
 		u.started, u.next = true, p.seq
+		if p.seq <= reorderDepth { // devices count from 1, so what comes first may not be the first
+			u.next = 1
+		}
 	}
 	switch ahead := int32(p.seq - u.next); {
 	case ahead < 0:
@@ -212,18 +215,36 @@ func (h *held) add(pcm []int16, now time.Time) {
 // heldFrames bounds a burst: a wake word's pre-roll is up to 33 packets at once.
 const heldFrames = 40
 
-// burstGap separates a burst from a running microphone, which sends a packet
-// every 20 to 60 ms.
-const burstGap = 10 * time.Millisecond
+// A burst is burstSize packets in a row, each within burstGap of the one before. A
+// running microphone sends one every 20 to 60 ms, of which Wi-Fi may deliver two
+// or three together.
+const (
+	burstGap  = 10 * time.Millisecond
+	burstSize = 4
+)
+
+// drop forgets what arrived before at.
+func (h *held) drop(at time.Time) {
+	n := 0
+	for n < len(h.frames) && h.frames[n].at.Before(at) {
+		n++
+	}
+	h.expired += uint64(n)
+	h.frames = append(h.frames[:0], h.frames[n:]...)
+}
 
 // take returns what is held and empties it. After a wake word, the burst that
 // the device sends of it, the word itself, is left out: it is not what the
 // user asks.
 func (h *held) take(now time.Time, woken bool) [][]int16 {
-	from := 0
+	from, row := 0, 1
 	for i, f := range h.frames {
-		burst := woken && i > 0 && f.at.Sub(h.frames[i-1].at) < burstGap
-		if now.Sub(f.at) > heldMax || burst {
+		if i > 0 && f.at.Sub(h.frames[i-1].at) < burstGap {
+			row++
+		} else {
+			row = 1
+		}
+		if now.Sub(f.at) > heldMax || woken && row >= burstSize {
 			from = i + 1
 		}
 	}

@@ -94,7 +94,7 @@ func policyOf(cfg *config.Config, path string, role config.Role) (pipeline.Confi
 	p.Lead, p.StartHold, p.StopMargin = s.Lead, s.StartHold, s.StopMargin
 	p.BargeIn, p.FalseAlarm = s.BargeIn, s.Resume
 	p.Endpointing = pipeline.Endpointing{
-		Start: s.VADStart, Stop: s.VADStop, PreRoll: s.PreRoll,
+		Start: s.VADStart, PreRoll: s.PreRoll,
 		MinDelay: s.EndpointMin, MaxDelay: s.EndpointMax, Max: s.MaxUtterance,
 	}
 	p.Silence, p.NoPath = cfg.Session.SilenceTimeout, cfg.Session.AudioTimeout

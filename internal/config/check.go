@@ -139,7 +139,6 @@ func (k checker) speech(s *Speech) {
 	k.span(keys("speech", "start_hold"), s.StartHold, 0, time.Second)
 	k.span(keys("speech", "stop_margin"), s.StopMargin, 0, time.Second)
 	k.span(keys("speech", "vad_start"), s.VADStart, 20*ms, time.Second)
-	k.span(keys("speech", "vad_stop"), s.VADStop, 60*ms, 2*time.Second)
 	k.span(keys("speech", "pre_roll"), s.PreRoll, 0, 2*time.Second)
 	k.span(keys("speech", "endpoint_min"), s.EndpointMin, 100*ms, 10*time.Second)
 	k.span(keys("speech", "endpoint_max"), s.EndpointMax, s.EndpointMin, 30*time.Second)

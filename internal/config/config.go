@@ -101,7 +101,6 @@ type Speech struct {
 	StartHold     time.Duration `toml:"start_hold"`     // 0s to 1s between tts start and first audio
 	StopMargin    time.Duration `toml:"stop_margin"`    // 0s to 1s between last frame heard and tts stop
 	VADStart      time.Duration `toml:"vad_start"`      // 20ms to 1s of speech before it counts
-	VADStop       time.Duration `toml:"vad_stop"`       // 60ms to 2s of silence before speech has paused
 	PreRoll       time.Duration `toml:"pre_roll"`       // 0s to 2s kept from before speech began
 	EndpointMin   time.Duration `toml:"endpoint_min"`   // 100ms to 10s, after words that are plainly complete
 	EndpointMax   time.Duration `toml:"endpoint_max"`   // EndpointMin to 30s, after words that plainly are not

@@ -62,7 +62,7 @@ func builtIn() *Config {
 func defaultSpeech() Speech {
 	return Speech{
 		Lead: 180 * time.Millisecond, StartHold: 150 * time.Millisecond, StopMargin: 120 * time.Millisecond,
-		VADStart: 120 * time.Millisecond, VADStop: 250 * time.Millisecond, PreRoll: 500 * time.Millisecond,
+		VADStart: 120 * time.Millisecond, PreRoll: 500 * time.Millisecond,
 		EndpointMin: 500 * time.Millisecond, EndpointMax: 3 * time.Second,
 		BargeIn: 500 * time.Millisecond, Resume: 2 * time.Second, MaxUtterance: 30 * time.Second,
 		NotUnderstood: "Sorry, I did not understand that.",

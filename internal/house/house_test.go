@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"internal/session":    {"broker", "udpaudio", "mcp", "pipeline", "internal/protocol"},
 	"internal/ota":        {"internal/protocol"},
 	"internal/device":     {"internal/protocol", "internal/audio", "internal/simnet"},
+	"internal/record":     {"internal/protocol", "internal/audio"},
 	"internal/openaitest": {"internal/audio"},
 }
 

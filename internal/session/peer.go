@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -26,7 +27,10 @@ type peer struct {
 
 	mu       sync.Mutex
 	current  *session
-	memory   []pipeline.Message // of the last session
+	latest   *session           // the last begun, open or not
+	sessions int                // begun so far
+	memory   []pipeline.Message // of the session numbered memoryOf
+	memoryOf int
 	memoryAt time.Time
 	gone     bool
 }
@@ -112,6 +116,10 @@ func (p *peer) hello(m protocol.Uplink) {
 	}
 	p.tools.Start() // a sign of life, should it have been silent
 	c, err := p.open()
+	if errors.Is(err, errRefused) {
+		p.server.stats.hellosRefused.Add(1)
+		return
+	}
 	if err != nil {
 		p.log.Error("session not opened", "error", err)
 		return
@@ -128,8 +136,8 @@ func (p *peer) hello(m protocol.Uplink) {
 	}
 }
 
-// open makes a session and starts its conversation. The goroutine belongs to
-// the server and ends when the session is closed.
+// open makes a session and starts its goroutine, which belongs to the server and
+// ends when the session is closed.
 func (p *peer) open() (*session, error) {
 	role := p.server.cfg.Roles(p.id)
 	c := &session{id: protocol.NewSessionID(), peer: p, role: role.Name}
@@ -151,25 +159,42 @@ func (p *peer) open() (*session, error) {
 		detector.Close()
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.gone {
-		cancel()
+	if err := p.begin(c); err != nil {
 		c.channel.Close()
 		detector.Close()
-		return nil, context.Canceled
+		return nil, err
 	}
-	if time.Since(p.memoryAt) < p.server.cfg.Memory {
-		c.conversation.Remember(p.memory)
-	}
-	p.current = c
-	p.server.stats.sessions.Add(1)
-	p.server.stats.opened.Add(1)
-	p.server.work.Go(func() { c.run(ctx) })
 	return c, nil
+}
+
+// errRefused means that no session may begin: the server drains, or the device
+// is gone.
+var errRefused = errors.New("no new sessions")
+
+// begin makes c the peer's session and starts its goroutine. All of it happens
+// in one step, so that a shutdown either finds the session or prevents it.
+func (p *peer) begin(c *session) error {
+	s := p.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.draining || p.gone {
+		return errRefused
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel, c.done = cancel, make(chan struct{})
+	p.sessions++
+	c.number = p.sessions
+	var before <-chan struct{}
+	if p.latest != nil {
+		before = p.latest.done
+	}
+	p.current, p.latest = c, c
+	s.stats.sessions.Add(1)
+	s.stats.opened.Add(1)
+	s.work.Go(func() { c.run(ctx, before) })
+	return nil
 }
 
 // closed is called by a session that has ended.
@@ -181,9 +206,23 @@ func (p *peer) closed(c *session) {
 	}
 }
 
-// keep stores what was said for the device's next session.
-func (p *peer) keep(history []pipeline.Message) {
+// recall returns what was said in the device's last session, if that is not long
+// ago.
+func (p *peer) recall() []pipeline.Message {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.memory, p.memoryAt = history, time.Now()
+	if time.Since(p.memoryAt) >= p.server.cfg.Memory {
+		return nil
+	}
+	return p.memory
+}
+
+// keep stores what was said in the session of this number for the device's next.
+// A session that took long to end does not overwrite a later one's.
+func (p *peer) keep(number int, history []pipeline.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if number > p.memoryOf {
+		p.memory, p.memoryOf, p.memoryAt = history, number, time.Now()
+	}
 }

@@ -29,22 +29,40 @@ type session struct {
 	peer         *peer
 	channel      *udpaudio.Channel
 	conversation *pipeline.Conversation
+	number       int // of the peer's sessions, from 1
 	cancel       context.CancelFunc
+	done         chan struct{} // closed when run has returned
 	log          *slog.Logger
 
-	ended   atomic.Bool // after this nothing is sent to the device
 	heard   atomic.Bool // a packet has come
-	mu      sync.Mutex
+	mu      sync.Mutex  // also held while a message is sent, so that none follows the end
+	ended   bool        // nothing of the conversation is sent any more
 	waiting *time.Timer // for the first packet
 	talking bool        // between Start and Stop
 	leaving bool        // ends at the next Stop
 }
 
-// run is the session's goroutine.
-func (c *session) run(ctx context.Context) {
+// handOver is how long a session waits for the one before it, to hear what was
+// said there. Providers that heed their context end in microseconds.
+const handOver = 500 * time.Millisecond
+
+// run is the session's goroutine. before is closed when the device's session
+// before it has ended; nil means that there is none.
+func (c *session) run(ctx context.Context, before <-chan struct{}) {
+	defer close(c.done)
 	defer c.peer.server.stats.sessions.Add(^uint64(0))
+	if before != nil {
+		patience := time.NewTimer(handOver)
+		select {
+		case <-before:
+		case <-patience.C:
+			c.log.Warn("the session before takes long to end; what was said in it is forgotten")
+		}
+		patience.Stop()
+	}
+	c.conversation.Remember(c.peer.recall())
 	c.conversation.Run(ctx)
-	c.peer.keep(c.conversation.History())
+	c.peer.keep(c.number, c.conversation.History())
 	stats, heard := c.channel.Stats(), c.conversation.Stats()
 	c.log.Info("session closed", "packets_in", stats.Delivered, "packets_out", stats.Sent, "packets_lost", stats.Lost,
 		"packets_refused", heard.Refused, "packets_late", heard.Late, "packets_concealed", heard.Lost,
@@ -54,14 +72,16 @@ func (c *session) run(ctx context.Context) {
 // close ends the session for the reason given; only the first call counts. It
 // waits for nobody.
 func (c *session) close(reason string) {
-	if c.ended.Swap(true) {
-		return
-	}
 	c.mu.Lock()
+	again := c.ended
+	c.ended = true
 	if c.waiting != nil {
 		c.waiting.Stop()
 	}
 	c.mu.Unlock()
+	if again {
+		return
+	}
 	c.peer.closed(c)
 	if reason == endSilence || reason == endShutdown {
 		c.send(protocol.Goodbye(c.id))
@@ -130,11 +150,11 @@ func listenMode(m protocol.Mode) pipeline.Mode {
 func (c *session) expectAudio() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.heard.Load() || c.waiting != nil || c.ended.Load() {
+	if c.heard.Load() || c.waiting != nil || c.ended {
 		return
 	}
 	c.waiting = time.AfterFunc(c.peer.server.cfg.AudioWithin, func() {
-		if c.heard.Load() || c.ended.Load() {
+		if c.heard.Load() {
 			return
 		}
 		c.peer.server.stats.noAudio.Add(1)
@@ -142,7 +162,7 @@ func (c *session) expectAudio() {
 		c.log.Warn("no audio from the device", "within", server.cfg.AudioWithin,
 			"udp_server", server.udpHost(c.peer.link.Device()), "udp_port", server.cfg.UDPPort,
 			"likely_cause", "UDP to this address and port does not reach Parley: set [udp] address, open the port in firewall and router, publish it as /udp from a container")
-		c.send(protocol.Alert("No audio", "The server receives no sound (UDP)", "sad"))
+		c.tell(protocol.Alert("No audio", "The server receives no sound (UDP)", "sad"))
 	})
 }
 
@@ -152,9 +172,11 @@ func (c *session) send(payload []byte) {
 	}
 }
 
-// tell sends a message of the conversation, unless the session has ended.
+// tell sends a message of the session, unless it has ended.
 func (c *session) tell(payload []byte) {
-	if !c.ended.Load() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
 		c.send(payload)
 	}
 }
