@@ -30,7 +30,7 @@ func moreCommands() []string {
 		"set the brightness to forty", "brightness ninety nine", "make it darker", "light mode",
 		"set the screen to light", "battery status", "how is the network", "how are you", "describe this",
 		"what day is it", "hello", "thanks a lot", "what is your name", "help", "another joke",
-		"well done", "are you there", "good night", "bye", "stop", "restart the device",
+		"well done", "are you there", "good night", "bye", "stop", "what is your status",
 	}
 }
 
