@@ -63,7 +63,7 @@ func (t *Trace) Stages() []Stage {
 	}
 	add("endpoint", t.Endpoint)
 	add("asr", t.Transcribed)
-	if t.Answered.After(t.Transcribed) { // the words could have gone on
+	if t.Answered.Sub(t.Transcribed) >= time.Millisecond { // the words could have gone on
 		add("wait", t.Answered)
 	}
 	add("llm", t.FirstToken)
