@@ -42,8 +42,9 @@ race: test ## The same as test
 fuzz: deps-build ## Each fuzz target for FUZZTIME
 	scripts/fuzz $(FUZZTIME)
 
-bench: deps-test ## Benchmarks with allocations
+bench: deps-test ## Benchmarks with allocations, then the server against its limits
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
+	$(GO) run ./internal/bench
 
 lint: deps-build ## gofmt, go vet, staticcheck and the rest of .golangci.yml
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run gofmt -w on these'; exit 1; }

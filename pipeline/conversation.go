@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -96,52 +95,26 @@ type Device interface {
 	Start()                     // a reply is certain: go to speaking
 	Sentence(text string)       // the audio of this sentence follows
 	Emotion(name, emoji string) // change the face
-	Play(packet []byte) error   // one Opus packet of PacketDuration
+	Play(packet []byte) error   // one Opus packet of PacketDuration, valid during the call
 	Stop()                      // the reply has been heard, or cut
 	End(reason string)          // nobody has said anything for long: end the session
 }
-
-type signalKind uint8
-
-const (
-	signalListenStart signalKind = iota
-	signalListenStop
-	signalDetect
-	signalAbort
-)
-
-type signal struct {
-	kind signalKind
-	mode Mode
-	text string
-}
-
-// Bounds of a conversation's inboxes. Packets beyond the first are dropped and
-// counted: 64 are 3.8 s of audio, and a conversation that is so far behind
-// would answer nobody. Signals are limited to 50 a second by the broker and
-// handled in microseconds; one dropped is an error worth a log line.
-const (
-	uplinkBound = 64
-	signalBound = 32
-)
 
 // A Conversation is one device's open audio channel: it owns all that is said
 // on it. Only Run touches its state; Hear and the signals may be called from any
 // goroutine and never block.
 type Conversation struct {
+	inbox
+
 	cfg    Config
 	p      Providers
 	dev    Device
 	log    *slog.Logger
 	onTurn func(Trace)
 
-	packets   chan *packet
-	signals   chan signal
-	pathReady chan struct{}   // one is enough
-	late      chan []Message  // results of tools whose reply was cut; senders wait, bounded by ToolTimeout
-	words     chan hypothesis // from every recogniser run; senders wait for Run
-	dropped   atomic.Uint64   // packets refused because the inbox was full
-	work      sync.WaitGroup  // every goroutine this conversation has started
+	late  chan []Message  // results of tools whose reply was cut; senders wait, bounded by ToolTimeout
+	words chan hypothesis // from every recogniser run; senders wait for Run
+	work  sync.WaitGroup  // every goroutine this conversation has started
 
 	// Owned by Run.
 	up        uplink
@@ -173,12 +146,10 @@ type Conversation struct {
 func New(cfg Config, p Providers, vad Detector, dev Device, onTurn func(Trace), log *slog.Logger) (*Conversation, error) {
 	c := &Conversation{
 		cfg: cfg, p: p, dev: dev, log: log, onTurn: onTurn,
-		packets:   make(chan *packet, uplinkBound),
-		signals:   make(chan signal, signalBound),
-		pathReady: make(chan struct{}, 1),
-		late:      make(chan []Message),
-		words:     make(chan hypothesis),
-		ends:      endpointer{cfg: cfg.Endpointing, detector: vad},
+		inbox: newInbox(),
+		late:  make(chan []Message),
+		words: make(chan hypothesis),
+		ends:  endpointer{cfg: cfg.Endpointing, detector: vad},
 	}
 	if onTurn == nil {
 		c.onTurn = func(Trace) {}
@@ -207,56 +178,6 @@ func (c *Conversation) Stats() Stats {
 // History is what was said, as the user heard it. It must be called after Run
 // has returned.
 func (c *Conversation) History() []Message { return c.history }
-
-// ListenStart says that the device has begun to listen.
-func (c *Conversation) ListenStart(m Mode) bool {
-	return c.signal(signal{kind: signalListenStart, mode: m})
-}
-
-// ListenStop says that the user has finished.
-func (c *Conversation) ListenStop() bool { return c.signal(signal{kind: signalListenStop}) }
-
-// Detect reports a wake word or, while listening, text that the user typed.
-func (c *Conversation) Detect(text string) bool {
-	return c.signal(signal{kind: signalDetect, text: text})
-}
-
-// Abort says that the user does not want to hear the rest.
-func (c *Conversation) Abort() bool { return c.signal(signal{kind: signalAbort}) }
-
-// PathReady says that packets can be sent: the device's address is known. It is
-// never lost.
-func (c *Conversation) PathReady() {
-	select {
-	case c.pathReady <- struct{}{}:
-	default: // said already
-	}
-}
-
-// signal reports false when the inbox is full and the signal was dropped.
-func (c *Conversation) signal(s signal) bool {
-	select {
-	case c.signals <- s:
-		return true
-	default:
-		return false
-	}
-}
-
-// Hear delivers one Opus packet of the device with its sequence number. The
-// packet is copied. It reports false if the conversation has fallen behind and
-// the packet was dropped.
-func (c *Conversation) Hear(seq uint32, opus []byte) bool {
-	p := newPacket(seq, opus)
-	select {
-	case c.packets <- p:
-		return true
-	default:
-		p.free()
-		c.dropped.Add(1)
-		return false
-	}
-}
 
 // Run serves the conversation until ctx ends. When it returns, every goroutine
 // it started has returned, too.

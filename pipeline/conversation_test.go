@@ -514,7 +514,7 @@ func TestRunEndsWithEverythingItStarted(t *testing.T) {
 }
 
 func TestAFloodOfPacketsIsCountedNotQueued(t *testing.T) {
-	c := &Conversation{packets: make(chan *packet, uplinkBound)}
+	c := &Conversation{inbox: newInbox()}
 	for i := range uplinkBound + 10 {
 		c.Hear(uint32(i), tonePacket)
 	}

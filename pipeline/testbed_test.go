@@ -139,7 +139,7 @@ func (d *fakeDevice) End(reason string)       { d.tell("end:" + reason) }
 func (d *fakeDevice) Play(p []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.frames, d.packets = append(d.frames, time.Now()), append(d.packets, p)
+	d.frames, d.packets = append(d.frames, time.Now()), append(d.packets, append([]byte(nil), p...))
 	return d.playErr
 }
 

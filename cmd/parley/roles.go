@@ -5,11 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"parley/internal/audio"
 	"parley/internal/config"
 	"parley/internal/openaiapi"
 	"parley/internal/ota"
+	"parley/internal/record"
 	"parley/internal/session"
 	"parley/mcp"
 	"parley/pipeline"
@@ -21,10 +23,14 @@ import (
 // them: a provider table is one provider, with one breaker.
 type roles struct {
 	cfg    *config.Config
+	log    *slog.Logger
 	byName map[string]*session.Role
 	stages []stage // for /readyz
-	tries  []func(context.Context) error
-	closes []func()
+	// recorder is nil unless a role is recorded. Its files are complete when
+	// close has returned.
+	recorder *record.Recorder
+	tries    []func(context.Context) error
+	closes   []func()
 }
 
 // A stage of a role works while one of its providers does.
@@ -36,7 +42,7 @@ type stage struct {
 // newRoles makes everything that the roles of cfg name, or says what is wrong
 // with which table. path is the file it is from.
 func newRoles(cfg *config.Config, path string, log *slog.Logger) (*roles, error) {
-	r := &roles{cfg: cfg, byName: map[string]*session.Role{}}
+	r := &roles{cfg: cfg, log: log, byName: map[string]*session.Role{}}
 	made, err := makeProviders(cfg, path, log, r)
 	if err != nil {
 		r.close()
@@ -48,6 +54,12 @@ func newRoles(cfg *config.Config, path string, log *slog.Logger) (*roles, error)
 		if err := (mcp.Rules{Allow: role.ToolsAllow, Deny: role.ToolsDeny}).Check(); err != nil {
 			r.close()
 			return nil, &usageError{config.Fault(path, "role."+name, err.Error(), "write globs such as self.camera.*")}
+		}
+		if role.Record && r.recorder == nil {
+			if r.recorder, err = newRecorder(cfg, log); err != nil {
+				r.close()
+				return nil, &usageError{config.Fault(path, "record.dir", err.Error(), "see docs/listening-in.md")}
+			}
 		}
 		policy, err := policyOf(cfg, path, role)
 		if err != nil {
@@ -61,9 +73,23 @@ func newRoles(cfg *config.Config, path string, log *slog.Logger) (*roles, error)
 			TTS:         pipeline.BySentence(resilient.Synthesizers(pick(r, name+".tts", role.TTS, made.tts), limits, log), encoders),
 			NewDetector: func() (pipeline.Detector, error) { return vad.New() },
 			Allow:       role.ToolsAllow, Deny: role.ToolsDeny,
+			Echo: role.Engine == "echo",
+		}
+	}
+	for name, role := range cfg.Role {
+		if role.Record {
+			r.byName[name].Recorder = r.recorder
 		}
 	}
 	return r, nil
+}
+
+// newRecorder makes the recorder of all roles that are recorded.
+func newRecorder(cfg *config.Config, log *slog.Logger) (*record.Recorder, error) {
+	return record.New(record.Config{
+		Dir: cfg.Record.Dir, MaxDuration: cfg.Record.MaxDuration, MaxTotal: int64(cfg.Record.MaxTotal),
+		Mirror: cfg.Record.Mirror, MirrorOnly: cfg.Record.MirrorOnly,
+	}, log)
 }
 
 // recognisers are the keys of a role's recognisers.
@@ -146,7 +172,18 @@ func (r *roles) close() {
 		f()
 	}
 	r.closes = nil
+	if r.recorder != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), recorderGrace)
+		defer cancel()
+		if err := r.recorder.Close(ctx); err != nil {
+			r.log.Warn("recordings may be incomplete", "error", err)
+		}
+		r.recorder = nil
+	}
 }
+
+// recorderGrace is how long recordings may take to be written at the end.
+const recorderGrace = 5 * time.Second
 
 // httpClient is shared by all services, so that one connection serves the
 // stages that have the same one.

@@ -33,6 +33,7 @@ func (k checker) all(c *Config) {
 	k.session(&c.Session)
 	k.speech(&c.Speech)
 	k.limits(&c.Limits)
+	k.record(&c.Record)
 	for _, name := range slices.Sorted(maps.Keys(c.ASR)) {
 		k.asr(keys("asr", name), c.ASR[name])
 	}
@@ -162,7 +163,14 @@ func (k checker) limits(l *Limits) {
 	k.number(keys("limits", "encoders"), l.Encoders, 0, 1024)
 }
 
+func (k checker) record(r *Record) {
+	k.text(keys("record", "dir"), r.Dir)
+	k.span(keys("record", "max_duration"), r.MaxDuration, time.Second, 24*time.Hour)
+	k.number(keys("record", "max_total"), r.MaxTotal, 1<<20, 1<<40)
+}
+
 func (k checker) role(p path, r Role) {
+	k.choice(p.key("engine"), r.Engine, "conversation", "echo")
 	for i, glob := range r.ToolsAllow {
 		k.glob(p.key("tools_allow").index(i), glob)
 	}

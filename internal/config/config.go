@@ -21,6 +21,7 @@ type Config struct {
 	Session Session         `toml:"session"`
 	Speech  Speech          `toml:"speech"`
 	Limits  Limits          `toml:"limits"`
+	Record  Record          `toml:"record"`
 	ASR     map[string]ASR  `toml:"asr"`
 	LLM     map[string]LLM  `toml:"llm"`
 	TTS     map[string]TTS  `toml:"tts"`
@@ -125,11 +126,21 @@ type Limits struct {
 	Encoders   int           `toml:"encoders"`    // at work at once, 0 to 1,024; 0: one a core
 }
 
+// Record says where the sessions of roles with record = true go.
+type Record struct {
+	Dir         string        `toml:"dir"`          // made if missing, readable by its owner only
+	MaxDuration time.Duration `toml:"max_duration"` // 1s to 24h, of one recording
+	MaxTotal    int           `toml:"max_total"`    // bytes of all recordings, at least 1 MiB; the oldest go first
+	Mirror      string        `toml:"mirror"`       // host:port of the loopback interface; "": no mirror
+	MirrorOnly  bool          `toml:"mirror_only"`  // keep no files
+}
+
 // A Role binds what a conversation needs. After [Load] each stage lists the
 // tables to try, in order, and at least one.
 type Role struct {
 	Prompt   string   `toml:"prompt"`
 	Language string   `toml:"language"` // BCP 47, such as "en" or "zh-CN"; "": providers decide
+	Engine   string   `toml:"engine"`   // conversation or echo
 	Provider string   `toml:"provider"` // the table of this name for each stage that lists none
 	ASR      []string `toml:"asr"`
 	LLM      []string `toml:"llm"`
@@ -138,6 +149,7 @@ type Role struct {
 	// give their tools; a denial wins.
 	ToolsAllow []string `toml:"tools_allow"`
 	ToolsDeny  []string `toml:"tools_deny"`
+	Record     bool     `toml:"record"` // keep the sound of sessions, see [Record]
 }
 
 // A Device is what one device has of its own.

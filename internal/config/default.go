@@ -37,6 +37,7 @@ func builtIn() *Config {
 			Tool: 10 * time.Second, ToolSlow: 30 * time.Second, ToolRounds: 5, ToolResult: 64 << 10,
 			History: 40,
 		},
+		Record: Record{Dir: "recordings", MaxDuration: 30 * time.Minute, MaxTotal: 1 << 30},
 		ASR: map[string]ASR{
 			"pocketsphinx": {Type: "pocketsphinx", Pocketsphinx: withDefaults(new(Pocketsphinx))},
 			"openai":       {Type: "openai", OpenAI: withDefaults(new(ASROpenAI))},
@@ -52,7 +53,7 @@ func builtIn() *Config {
 			"openai": {Type: "openai", OpenAI: withDefaults(new(TTSOpenAI))},
 		},
 		Role: map[string]Role{DefaultRole: {
-			Prompt: defaultPrompt, Language: "en",
+			Prompt: defaultPrompt, Language: "en", Engine: "conversation",
 			ToolsAllow: []string{"*"}, ToolsDeny: []string{},
 		}},
 		Device: map[string]Device{},

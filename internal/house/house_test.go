@@ -32,10 +32,11 @@ var mayImport = map[string][]string{
 	"pipeline/tts":        {"pipeline", "internal/audio", "internal/program", "internal/openaiapi"},
 	"pipeline/vad":        {"pipeline", "internal/audio"},
 	"pipeline/resilient":  {"pipeline", "internal/audio"},
-	"internal/session":    {"broker", "udpaudio", "mcp", "pipeline", "internal/protocol"},
+	"internal/session":    {"broker", "udpaudio", "mcp", "pipeline", "internal/protocol", "internal/record"},
 	"internal/ota":        {"internal/protocol"},
 	"internal/device":     {"internal/protocol", "internal/audio", "internal/simnet"},
 	"internal/record":     {"internal/protocol", "internal/audio"},
+	"internal/bench":      {"broker", "udpaudio", "pipeline", "pipeline/vad", "internal/audio", "internal/protocol", "internal/session"},
 	"internal/openaitest": {"internal/audio"},
 }
 

@@ -68,6 +68,9 @@ type Features struct {
 	MCP       bool `json:"mcp"`
 	AEC       bool `json:"aec"` // the server cancels the echo, by the timestamps devices return
 	GlyphPush bool `json:"glyph_push"`
+	// Echo asks for the test of the line instead of a conversation: what is
+	// sent comes back. It is an extension of Parley's own, for its doctor.
+	Echo bool `json:"parley_echo"`
 }
 
 // AudioParams describe one direction of audio.

@@ -115,7 +115,7 @@ func (p *peer) hello(m protocol.Uplink) {
 		old.close(endReplaced)
 	}
 	p.tools.Start() // a sign of life, should it have been silent
-	c, err := p.open()
+	c, err := p.open(m)
 	if errors.Is(err, errRefused) {
 		p.server.stats.hellosRefused.Add(1)
 		return
@@ -138,20 +138,15 @@ func (p *peer) hello(m protocol.Uplink) {
 
 // open makes a session and starts its goroutine, which belongs to the server and
 // ends when the session is closed.
-func (p *peer) open() (*session, error) {
+func (p *peer) open(m protocol.Uplink) (*session, error) {
 	role := p.server.cfg.Roles(p.id)
 	c := &session{id: protocol.NewSessionID(), peer: p, role: role.Name}
 	c.log = p.log.With("session_id", c.id)
-	tools, err := newToolbox(p.tools, role)
-	if err != nil {
-		return nil, err
-	}
 	detector, err := role.NewDetector()
 	if err != nil {
 		return nil, err
 	}
-	providers := pipeline.Providers{ASR: role.ASR, LLM: role.LLM, TTS: role.TTS, Tools: tools}
-	if c.conversation, err = pipeline.New(role.Policy, providers, detector, c, c.turn, c.log); err != nil {
+	if c.conversation, err = p.newEngine(c, role, detector, role.Echo || m.Features.Echo); err != nil {
 		detector.Close()
 		return nil, err
 	}
@@ -159,12 +154,31 @@ func (p *peer) open() (*session, error) {
 		detector.Close()
 		return nil, err
 	}
+	if role.Recorder != nil {
+		if c.tap, err = role.Recorder.Open(p.id, c.id); err != nil {
+			c.log.Warn("session not recorded", "error", err)
+		}
+	}
 	if err := p.begin(c); err != nil {
+		c.tap.Close()
 		c.channel.Close()
 		detector.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// newEngine makes what the device will talk to.
+func (p *peer) newEngine(c *session, role *Role, detector pipeline.Detector, echo bool) (engine, error) {
+	if echo {
+		return pipeline.NewEcho(role.Policy, detector, c, c.log)
+	}
+	tools, err := newToolbox(p.tools, role)
+	if err != nil {
+		return nil, err
+	}
+	providers := pipeline.Providers{ASR: role.ASR, LLM: role.LLM, TTS: role.TTS, Tools: tools}
+	return pipeline.New(role.Policy, providers, detector, c, c.turn, c.log)
 }
 
 // errRefused means that no session may begin: the server drains, or the device

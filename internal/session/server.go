@@ -10,6 +10,7 @@ import (
 
 	"parley/broker"
 	"parley/internal/protocol"
+	"parley/internal/record"
 	"parley/mcp"
 	"parley/pipeline"
 	"parley/udpaudio"
@@ -31,6 +32,11 @@ type Role struct {
 	TTS         pipeline.Voice
 	NewDetector func() (pipeline.Detector, error)
 	Allow, Deny []string // globs over the names of tools
+	// Echo makes the role a test of the line: the device hears itself, and the
+	// providers are not used.
+	Echo bool
+	// Recorder records the role's sessions; nil records none.
+	Recorder *record.Recorder
 }
 
 // Config is what a [Server] needs to know.

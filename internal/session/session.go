@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"parley/internal/protocol"
+	"parley/internal/record"
 	"parley/pipeline"
 	"parley/udpaudio"
 )
@@ -21,6 +22,21 @@ const (
 	endShutdown     = "shutdown"
 )
 
+// An engine is what is at the other end of the line: a *pipeline.Conversation or
+// a *pipeline.Echo.
+type engine interface {
+	Run(ctx context.Context)
+	Hear(seq uint32, opus []byte) bool
+	PathReady()
+	ListenStart(pipeline.Mode) bool
+	ListenStop() bool
+	Detect(text string) bool
+	Abort() bool
+	Remember([]pipeline.Message)
+	History() []pipeline.Message
+	Stats() pipeline.Stats
+}
+
 // A session is one open audio channel and its conversation. It is the
 // conversation's device and the channel's receiver.
 type session struct {
@@ -28,8 +44,9 @@ type session struct {
 	role         string
 	peer         *peer
 	channel      *udpaudio.Channel
-	conversation *pipeline.Conversation
-	number       int // of the peer's sessions, from 1
+	conversation engine
+	tap          *record.Tap // nil if nobody listens in
+	number       int         // of the peer's sessions, from 1
 	cancel       context.CancelFunc
 	done         chan struct{} // closed when run has returned
 	log          *slog.Logger
@@ -50,6 +67,7 @@ const handOver = 500 * time.Millisecond
 // before it has ended; nil means that there is none.
 func (c *session) run(ctx context.Context, before <-chan struct{}) {
 	defer close(c.done)
+	defer c.tap.Close()
 	defer c.peer.server.stats.sessions.Add(^uint64(0))
 	if before != nil {
 		patience := time.NewTimer(handOver)
@@ -184,6 +202,7 @@ func (c *session) tell(payload []byte) {
 // Audio implements udpaudio.Receiver.
 func (c *session) Audio(seq, _ uint32, opus []byte) {
 	c.heard.Store(true)
+	c.tap.Up(seq, opus)
 	c.conversation.Hear(seq, opus)
 }
 
@@ -209,8 +228,11 @@ func (c *session) Emotion(name, emoji string) { c.tell(protocol.Emotion(c.id, na
 
 // Play sends one packet.
 func (c *session) Play(packet []byte) error {
-	_, err := c.channel.Send(packet)
-	return err
+	if _, err := c.channel.Send(packet); err != nil {
+		return err
+	}
+	c.tap.Down(packet)
+	return nil
 }
 
 // Stop tells the device that there is no more to hear.
