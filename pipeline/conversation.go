@@ -133,6 +133,7 @@ type Conversation struct {
 	endpoint  time.Time // when the utterance ends unless speech resumes
 	answerAt  time.Time // when pending text is answered unless speech resumes
 	paused    time.Time // zero unless a possible interruption is pending
+	skew      skew      // between audio and messages
 	horizon   time.Time // when everything sent will have been heard
 	lastSound time.Time // when somebody last said something, or pressed a button
 	history   []Message
@@ -265,13 +266,15 @@ func (c *Conversation) handle(ctx context.Context, s signal) {
 func (c *Conversation) listen(ctx context.Context, m Mode) {
 	c.deafen()
 	c.mode, c.listening, c.tailUntil = m, true, time.Time{}
-	early := c.held.take(time.Now(), c.woken)
+	now := time.Now()
+	early, first := c.held.take(now, c.woken)
+	c.skew.listenStart(now, first)
 	c.woken = false
 	if m == Manual {
 		c.openEar(ctx, nil)
 	}
 	for _, pcm := range early {
-		c.attend(ctx, pcm, time.Now())
+		c.attend(ctx, pcm, now)
 	}
 }
 

@@ -98,6 +98,9 @@ func (c *Conversation) closeEar(ctx context.Context, speechEnd, now time.Time) {
 // hear takes one packet of the device.
 func (c *Conversation) hear(ctx context.Context, p *packet) {
 	at := p.at // take returns the packet to its pool
+	if c.listening {
+		c.skew.packet(at)
+	}
 	c.up.take(p, func(pcm []int16) { c.sound(ctx, pcm, at) })
 }
 

@@ -80,7 +80,7 @@ func TestNoDeadlineFallsBetweenTwoReadingsOfTheClock(t *testing.T) {
 				now := time.Now()
 				at := now.Add(time.Nanosecond)
 				c.path, c.lastSound = true, now
-				c.turn = &turn{out: make(chan Speech), notes: make(chan note), cancel: func() {}, began: now}
+				c.turn = &turn{out: make(chan Speech), ended: make(chan struct{}), notes: make(chan note), cancel: func() {}, began: now}
 				prepare(c, c.turn, at)
 				if out, _ := c.downlink(now); out != nil {
 					t.Fatal("speech may be taken already; the test is wrong")

@@ -12,10 +12,23 @@ func (c *Conversation) downlink(now time.Time) (<-chan Speech, <-chan note) {
 	switch {
 	case t == nil:
 		return nil, nil
-	case !c.paused.IsZero(), t.finished, !c.path, now.Before(t.startAt), c.horizon.Sub(now) > c.cfg.Lead-PacketDuration:
+	case !t.finished && len(t.out) == 0 && t.complete():
+		t.finished = true // known before the next packet would be due: the stop can be timed
+		return nil, t.notes
+	case !c.paused.IsZero(), t.finished, !c.path, now.Before(t.startAt), c.horizon.Sub(now) > c.lead()-PacketDuration:
 		return nil, t.notes
 	}
 	return t.out, t.notes
+}
+
+// lead is how far ahead of the speaker packets are sent. Where messages are slower
+// than audio it is one packet more, so that the stop can be sent in time; the
+// smallest queue in the field still holds it.
+func (c *Conversation) lead() time.Duration {
+	if c.skew.early > c.cfg.StopMargin {
+		return c.cfg.Lead + PacketDuration
+	}
+	return c.cfg.Lead
 }
 
 // turnWake is when downlink or turnTick could decide anew.
@@ -26,13 +39,13 @@ func (c *Conversation) turnWake(t *turn, now time.Time) time.Time {
 	case t.finished && t.trace.Packets == 0:
 		return t.began // now
 	case t.finished:
-		return c.horizon.Add(c.cfg.StopMargin)
+		return c.horizon.Add(c.cfg.StopMargin + c.skew.late - c.skew.early)
 	case !c.path:
 		return t.began.Add(c.cfg.NoPath)
 	case now.Before(t.startAt):
 		return t.startAt
 	}
-	if ahead := c.horizon.Add(PacketDuration - c.cfg.Lead); now.Before(ahead) {
+	if ahead := c.horizon.Add(PacketDuration - c.lead()); now.Before(ahead) {
 		return ahead
 	}
 	return time.Time{}
@@ -105,7 +118,11 @@ func (c *Conversation) finish(cancelledBy string) {
 	c.held.drop(t.startAt) // the tail of what was said before the reply
 	t.trace.CancelledBy = cancelledBy
 	t.trace.PlayoutEnd = now
-	t.trace.Said = heard(t.spans, t.finished, now)
+	until := now
+	if cancelledBy == "" && t.finished && until.Before(c.horizon) {
+		until = c.horizon // it will be: the stop was sent ahead of slow messages
+	}
+	t.trace.Said = heard(t.spans, t.finished, until)
 	if t.trace.Said != "" {
 		c.remember(Message{Role: RoleAssistant, Text: t.trace.Said, Interrupted: cancelledBy != ""})
 	}

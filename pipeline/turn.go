@@ -16,8 +16,9 @@ const outBound = 16
 // marked; they end with its context, and nothing has to be drained: once the
 // conversation has let go of the turn, nobody holds its channels.
 type turn struct {
-	out    chan Speech // closed when the reply is complete
-	notes  chan note   // what happens besides speech; senders wait for Run
+	out    chan Speech   // closed when the reply is complete
+	ended  chan struct{} // closed a little before out
+	notes  chan note     // what happens besides speech; senders wait for Run
 	cancel context.CancelFunc
 
 	// Owned by Run.
@@ -39,6 +40,22 @@ type note struct {
 	err      error
 }
 
+// complete reports whether everything of the reply is in out, or was taken.
+func (t *turn) complete() bool {
+	select {
+	case <-t.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// end closes the turn's output. It is called once, by the goroutine that fills it.
+func (t *turn) end() {
+	close(t.ended)
+	close(t.out)
+}
+
 // tell delivers a note to Run, or reports false once the turn is over.
 func (t *turn) tell(ctx context.Context, n note) bool {
 	select {
@@ -56,8 +73,8 @@ func (c *Conversation) begin(ctx context.Context, trace Trace) (*turn, context.C
 	now := time.Now()
 	c.turns++
 	t := &turn{
-		out: make(chan Speech, outBound), notes: make(chan note), cancel: cancel,
-		trace: trace, began: now, startAt: now.Add(c.cfg.StartHold),
+		out: make(chan Speech, outBound), ended: make(chan struct{}), notes: make(chan note), cancel: cancel,
+		trace: trace, began: now, startAt: now.Add(c.cfg.StartHold + c.skew.early),
 	}
 	t.trace.Turn = c.turns
 	if c.mode != Realtime {
@@ -93,7 +110,7 @@ func (c *Conversation) sayFixed(ctx context.Context, text string, trace Trace) {
 	c.dev.Start()
 	c.work.Go(func() {
 		defer t.cancel()
-		defer close(t.out)
+		defer t.end()
 		words := make(chan string, 1)
 		words <- text
 		close(words)
@@ -110,7 +127,7 @@ func (c *Conversation) apologise(ctx context.Context, trace Trace) {
 	c.dev.Start()
 	c.work.Go(func() {
 		defer t.cancel()
-		defer close(t.out)
+		defer t.end()
 		c.sorry(turnCtx, t, err)
 	})
 }
@@ -118,7 +135,7 @@ func (c *Conversation) apologise(ctx context.Context, trace Trace) {
 // reply makes the whole answer: the model's words go to the voice as they come.
 func (c *Conversation) reply(ctx, turnCtx context.Context, t *turn, req *Request) {
 	defer t.cancel()
-	defer close(t.out)
+	defer t.end()
 	thinkCtx, stopThinking := context.WithCancel(turnCtx)
 	defer stopThinking()
 	words := make(chan string, 8)

@@ -233,10 +233,10 @@ func (h *held) drop(at time.Time) {
 	h.frames = append(h.frames[:0], h.frames[n:]...)
 }
 
-// take returns what is held and empties it. After a wake word, the burst that
+// take returns what is held, with the arrival of the first of it, and empties it. After a wake word, the burst that
 // the device sends of it, the word itself, is left out: it is not what the
 // user asks.
-func (h *held) take(now time.Time, woken bool) [][]int16 {
+func (h *held) take(now time.Time, woken bool) (pcm [][]int16, first time.Time) {
 	from, row := 0, 1
 	for i, f := range h.frames {
 		if i > 0 && f.at.Sub(h.frames[i-1].at) < burstGap {
@@ -248,10 +248,12 @@ func (h *held) take(now time.Time, woken bool) [][]int16 {
 			from = i + 1
 		}
 	}
-	var out [][]int16
-	for _, f := range h.frames[from:] {
-		out = append(out, f.pcm)
+	for i, f := range h.frames[from:] {
+		if i == 0 {
+			first = f.at
+		}
+		pcm = append(pcm, f.pcm)
 	}
 	h.frames = nil
-	return out
+	return pcm, first
 }

@@ -159,6 +159,18 @@ func (h *house) device(n byte, l line, change func(*device.Options)) *device.Dev
 	return d
 }
 
+// watchUDP keeps the audio connections a device opens.
+func (h *house) watchUDP(o *device.Options, conns *[]*simnet.UDPConn) {
+	dial := o.DialUDP
+	o.DialUDP = func(ctx context.Context, addr string) (net.Conn, error) {
+		c, err := dial(ctx, addr)
+		if u, ok := c.(*simnet.UDPConn); ok {
+			*conns = append(*conns, u)
+		}
+		return c, err
+	}
+}
+
 // ask speaks a second of loud audio and returns the answer.
 func (h *house) ask(d *device.Device) (device.Answer, error) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
