@@ -33,6 +33,7 @@ type Config struct {
 	Endpointing   Endpointing   //
 	Lead          time.Duration // how far ahead of the speaker packets are sent
 	StartHold     time.Duration // from Start to the first packet
+	Repeat        time.Duration // on a path that loses packets, each is repeated after this; 0 never
 	StopMargin    time.Duration // from the end of playout to Stop
 	ManualTail    time.Duration // how long audio may still arrive after a manual stop
 	BargeIn       time.Duration // speech that interrupts a reply in realtime mode
@@ -95,6 +96,7 @@ type Device interface {
 	Start()                     // a reply is certain: go to speaking
 	Sentence(text string)       // the audio of this sentence follows
 	Emotion(name, emoji string) // change the face
+	Repeat() error              // the last packet once more
 	Play(packet []byte) error   // one Opus packet of PacketDuration, valid during the call
 	Stop()                      // the reply has been heard, or cut
 	End(reason string)          // nobody has said anything for long: end the session
@@ -133,6 +135,7 @@ type Conversation struct {
 	endpoint  time.Time // when the utterance ends unless speech resumes
 	answerAt  time.Time // when pending text is answered unless speech resumes
 	paused    time.Time // zero unless a possible interruption is pending
+	repeatAt  time.Time // when the last packet is repeated; zero for not
 	skew      skew      // between audio and messages
 	horizon   time.Time // when everything sent will have been heard
 	lastSound time.Time // when somebody last said something, or pressed a button
@@ -320,6 +323,7 @@ func (c *Conversation) wake(now time.Time) time.Time {
 	soonest(c.up.deadline)
 	if t := c.turn; t != nil {
 		soonest(c.turnWake(t, now))
+		soonest(c.repeatAt)
 	} else if c.idle() {
 		soonest(c.lastSound.Add(c.cfg.Silence))
 	}
@@ -348,6 +352,12 @@ func (c *Conversation) tick(ctx context.Context, now time.Time) {
 		c.answerPending(ctx)
 	}
 	if t := c.turn; t != nil {
+		if due(c.repeatAt) {
+			c.repeatAt = time.Time{}
+			if err := c.dev.Repeat(); err != nil {
+				c.log.Debug("packet not repeated", "error", err)
+			}
+		}
 		c.turnTick(t, now)
 	} else if c.idle() && due(c.lastSound.Add(c.cfg.Silence)) {
 		c.lastSound = now // once a period, should the session not end

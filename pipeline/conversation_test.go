@@ -522,3 +522,34 @@ func TestAFloodOfPacketsIsCountedNotQueued(t *testing.T) {
 		t.Errorf("%d refused, want 10", got)
 	}
 }
+
+func TestPacketsAreRepeatedOnAPathThatLosesSome(t *testing.T) {
+	for name, lost := range map[string]bool{"some lost": true, "none lost": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTestbed(t, func(c *Config) { c.Repeat = 30 * ms })
+				b.llm.text, b.llm.gap = strings.Repeat("a", 20)+".", 0
+				b.c.ListenStart(Manual)
+				b.speak(300 * ms)
+				if lost {
+					b.seq++
+				}
+				b.speak(600 * ms)
+				b.c.ListenStop()
+				b.after(20 * time.Second)
+				want := 0
+				if lost {
+					want = len(b.dev.frames) - 2 // of the first three, sent together, only the last
+				}
+				if got := len(b.dev.repeats); got != want {
+					t.Fatalf("%d of %d packets repeated, want %d", got, len(b.dev.frames), want)
+				}
+				for i, at := range b.dev.repeats {
+					if after := at.Sub(b.dev.frames[i+2]); after != 30*ms {
+						t.Errorf("repeat %d comes %v after its packet", i, after)
+					}
+				}
+			})
+		})
+	}
+}

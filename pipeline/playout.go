@@ -86,6 +86,9 @@ func (c *Conversation) say(s Speech, ok bool, now time.Time) {
 		if err := c.dev.Play(s.Packet); err != nil {
 			c.log.Debug("packet not sent", "error", err)
 		}
+		if c.cfg.Repeat > 0 && c.up.lossy() {
+			c.repeatAt = now.Add(c.cfg.Repeat)
+		}
 		if t.trace.Packets++; t.trace.Packets == 1 {
 			t.trace.FirstPacket = now
 		}
@@ -112,7 +115,7 @@ func (c *Conversation) finish(cancelledBy string) {
 	if t.finished && !now.Before(c.horizon) {
 		cancelledBy = "" // everything has been heard
 	}
-	c.turn, c.paused = nil, time.Time{}
+	c.turn, c.paused, c.repeatAt = nil, time.Time{}, time.Time{}
 	c.lastSound = now
 	c.dev.Stop()
 	c.held.drop(t.startAt) // the tail of what was said before the reply

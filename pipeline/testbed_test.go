@@ -123,6 +123,7 @@ type fakeDevice struct {
 	frames  []time.Time
 	packets [][]byte
 	playErr error
+	repeats []time.Time
 }
 
 func (d *fakeDevice) tell(s string) {
@@ -141,6 +142,13 @@ func (d *fakeDevice) Play(p []byte) error {
 	defer d.mu.Unlock()
 	d.frames, d.packets = append(d.frames, time.Now()), append(d.packets, append([]byte(nil), p...))
 	return d.playErr
+}
+
+func (d *fakeDevice) Repeat() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.repeats = append(d.repeats, time.Now())
+	return nil
 }
 
 func (d *fakeDevice) played() int {

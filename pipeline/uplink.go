@@ -60,6 +60,7 @@ type uplink struct {
 	// Late, Lost count packets that came after their turn, and that were
 	// concealed or skipped.
 	late, lost uint64
+	taken      uint64 // packets played
 }
 
 func (u *uplink) init() error {
@@ -70,6 +71,11 @@ func (u *uplink) init() error {
 	u.decoder, u.frame = d, SampleRate*60/1000
 	return nil
 }
+
+// lossy reports whether the device's packets get lost on their way here, one in a
+// hundred or more. There is no report of what gets lost on the way back; a path
+// that loses one way mostly loses the other.
+func (u *uplink) lossy() bool { return u.lost > 0 && u.lost*100 >= u.taken }
 
 // take accepts one packet and calls emit with the PCM that has become due, in
 // order. The PCM is valid only during the call.
@@ -167,6 +173,7 @@ func (u *uplink) skip(now time.Time, emit func([]int16)) {
 
 func (u *uplink) play(p *packet, emit func([]int16)) {
 	u.next = p.seq + 1
+	u.taken++
 	defer p.free()
 	if len(p.data) <= dtxSize {
 		clear(u.pcm[:u.frame])

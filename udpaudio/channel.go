@@ -69,6 +69,7 @@ type Channel struct {
 	sequence  uint32         // of the last packet sent
 	timestamp uint32         // of the last packet sent, ms
 	out       [HeaderSize + (MaxPayload+15)/16*16]byte
+	sealed    int // length of the last packet, in out
 
 	// Written with both locks held, read with either.
 	cipher *Cipher
@@ -77,6 +78,7 @@ type Channel struct {
 	highest    atomic.Uint32 // copy of window.last for Stats
 	outcomes   tally
 	sent       atomic.Uint64
+	repeated   atomic.Uint64
 	sendErrors atomic.Uint64
 	moves      atomic.Uint64
 }
@@ -181,6 +183,7 @@ func (c *Channel) Send(opus []byte) (timestamp uint32, err error) {
 	c.timestamp = uint32(next)
 	c.sequence++
 	n := c.seal(opus)
+	c.sealed = n
 	if _, err := c.server.conn.WriteToUDPAddrPort(c.out[:n], c.to); err != nil {
 		c.sendErrors.Add(1)
 		c.server.sendErrors.Add(1)
@@ -189,6 +192,27 @@ func (c *Channel) Send(opus []byte) (timestamp uint32, err error) {
 	c.sent.Add(1)
 	c.server.sent.Add(1)
 	return c.timestamp, nil
+}
+
+// Repeat sends the last packet once more, bit for bit, for a path that loses some:
+// a device that drops what it has plays it once. It fails with [ErrNoPath] if
+// nothing was sent yet, with [ErrClosed], or with an error of the socket.
+func (c *Channel) Repeat() error {
+	c.down.Lock()
+	defer c.down.Unlock()
+	switch {
+	case c.closed:
+		return ErrClosed
+	case !c.to.IsValid() || c.sealed == 0:
+		return ErrNoPath
+	}
+	if _, err := c.server.conn.WriteToUDPAddrPort(c.out[:c.sealed], c.to); err != nil {
+		c.sendErrors.Add(1)
+		c.server.sendErrors.Add(1)
+		return fmt.Errorf("udpaudio: repeating to %v: %w", c.to, err)
+	}
+	c.repeated.Add(1)
+	return nil
 }
 
 // seal builds the packet with the current sequence and timestamp in out, and
@@ -239,6 +263,7 @@ func (c *Channel) Stats() ChannelStats {
 		Delivered:  c.outcomes[delivered].Load(),
 		Dropped:    c.outcomes.drops(),
 		Sent:       c.sent.Load(),
+		Repeated:   c.repeated.Load(),
 		SendErrors: c.sendErrors.Load(),
 		Moves:      c.moves.Load(),
 	}

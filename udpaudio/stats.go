@@ -90,6 +90,7 @@ type ChannelStats struct {
 	// not yet. Some clients count by two, and seem to lose as many as arrive.
 	Lost       uint64
 	Sent       uint64
+	Repeated   uint64 // packets sent a second time
 	SendErrors uint64
 	Moves      uint64
 }

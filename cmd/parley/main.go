@@ -34,6 +34,7 @@ const usage = `Parley, a voice backend for xiaozhi devices.
   parley demo    [--config FILE]         hear a question become an answer
   parley talk    --server HOST:PORT ...  be a device, and say something
   parley check   [--config FILE]         validate a configuration
+  parley doctor  [--server HOST]         find why nothing is heard
   parley version                         print the version
 
 "parley COMMAND --help" lists a command's flags.
@@ -53,6 +54,7 @@ func main() {
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	commands := map[string]command{
 		"serve": serve, "demo": demo, "talk": talk, "check": check,
+		"doctor": examine,
 		"version": func(_ context.Context, _ []string, out io.Writer) error {
 			fmt.Fprintln(out, "parley", version)
 			return nil

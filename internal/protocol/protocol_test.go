@@ -210,6 +210,19 @@ func TestDownlinkIsWhatFirmwareReads(t *testing.T) {
 	}
 }
 
+func TestFirmware(t *testing.T) {
+	for agent, at := range map[string]bool{
+		"esp-box/2.4.0": true, "esp-box/2.4.2": true, "esp-box/2.10": true, "esp-box/3": true,
+		"esp-box/2.3.9": false, "esp-box/2.4": false, "esp-box/1.8.5": false,
+		"bread-compact-wifi/py-xiaozhi-2.5.0": false, "esp-box/v2.5.0": false, "": false, "esp-box/": false, "a/2.-1": false,
+	} {
+		f, ok := ParseFirmware(agent)
+		if got := ok && f.AtLeast(2, 4, 0); got != at {
+			t.Errorf("%q at least 2.4.0: %t (%+v, %t)", agent, got, f, ok)
+		}
+	}
+}
+
 func TestTopics(t *testing.T) {
 	const id DeviceID = "a0:85:e3:f4:49:34"
 	if got := UplinkTopic(id) + " " + DownlinkTopic(id); got != "device-server/a0_85_e3_f4_49_34 devices/p2p/a0_85_e3_f4_49_34" {

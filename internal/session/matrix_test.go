@@ -95,6 +95,9 @@ func runCell(t *testing.T, p device.Profile, m protocol.Mode, n network) cell {
 	var conns []*simnet.UDPConn
 	d := h.device(1, n.line, func(o *device.Options) {
 		o.Profile, o.Mode = p, m
+		if p == device.FW24 {
+			o.MQTT.Username = protocol.Enrolment{Agent: "board/2.4.2"}.Username()
+		}
 		h.watchUDP(o, &conns)
 	})
 	var c cell

@@ -168,6 +168,11 @@ func (p *peer) open(m protocol.Uplink) (*session, error) {
 	return c, nil
 }
 
+// repeatAfter is when a packet is repeated on a path that loses some: halfway to
+// the next one, because a device drops what comes after that. Only firmware
+// since 2.4.0 drops a packet it has; older versions play it twice.
+const repeatAfter = pipeline.PacketDuration / 2
+
 // newEngine makes what the device will talk to.
 func (p *peer) newEngine(c *session, role *Role, detector pipeline.Detector, echo bool) (engine, error) {
 	if echo {
@@ -178,7 +183,11 @@ func (p *peer) newEngine(c *session, role *Role, detector pipeline.Detector, ech
 		return nil, err
 	}
 	providers := pipeline.Providers{ASR: role.ASR, LLM: role.LLM, TTS: role.TTS, Tools: tools}
-	return pipeline.New(role.Policy, providers, detector, c, c.turn, c.log)
+	policy := role.Policy
+	if f, ok := protocol.ParseFirmware(p.link.Device().Enrolment.Agent); ok && f.AtLeast(2, 4, 0) {
+		policy.Repeat = repeatAfter
+	}
+	return pipeline.New(policy, providers, detector, c, c.turn, c.log)
 }
 
 // errRefused means that no session may begin: the server drains, or the device

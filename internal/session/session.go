@@ -82,7 +82,7 @@ func (c *session) run(ctx context.Context, before <-chan struct{}) {
 	c.conversation.Run(ctx)
 	c.peer.keep(c.number, c.conversation.History())
 	stats, heard := c.channel.Stats(), c.conversation.Stats()
-	c.log.Info("session closed", "packets_in", stats.Delivered, "packets_out", stats.Sent, "packets_lost", stats.Lost,
+	c.log.Info("session closed", "packets_in", stats.Delivered, "packets_out", stats.Sent, "packets_repeated", stats.Repeated, "packets_lost", stats.Lost,
 		"packets_refused", heard.Refused, "packets_late", heard.Late, "packets_concealed", heard.Lost,
 		"audio_unheard", heard.Unheard)
 }
@@ -234,6 +234,9 @@ func (c *session) Play(packet []byte) error {
 	c.tap.Down(packet)
 	return nil
 }
+
+// Repeat sends the last packet once more.
+func (c *session) Repeat() error { return c.channel.Repeat() }
 
 // Stop tells the device that there is no more to hear.
 func (c *session) Stop() {
