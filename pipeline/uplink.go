@@ -150,20 +150,26 @@ func (u *uplink) release(now time.Time, emit func([]int16)) {
 // conceals them and moves on.
 func (u *uplink) skip(now time.Time, emit func([]int16)) {
 	first := int32(-1)
+	var next *packet
 	for _, w := range u.waiting {
 		if w == nil {
 			continue
 		}
 		if d := int32(w.seq - u.next); first < 0 || d < first {
-			first = d
+			first, next = d, w
 		}
 	}
 	if first <= 0 {
 		return
 	}
 	u.lost += uint64(first)
-	for range min(first, concealMax) {
-		if u.decoder.Conceal(u.pcm[:u.frame]) == nil {
+	for left := min(first, concealMax); left > 0; left-- {
+		conceal := u.decoder.Conceal
+		if left == 1 && len(next.data) > dtxSize {
+			// The packet after the gap may repeat the one before it (in-band FEC).
+			conceal = func(pcm []int16) error { return u.decoder.Recover(next.data, pcm) }
+		}
+		if conceal(u.pcm[:u.frame]) == nil {
 			emit(u.pcm[:u.frame])
 		}
 	}

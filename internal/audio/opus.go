@@ -113,16 +113,38 @@ func (d *Decoder) Decode(packet []byte, pcm []int16) (int, error) {
 	return n, nil
 }
 
+// Recover fills pcm with the audio before packet, which was lost, from what packet
+// itself repeats of it (in-band FEC); where it repeats nothing, as with
+// [Decoder.Conceal]. The length of pcm is that of the lost audio. It must be
+// called before packet is decoded.
+func (d *Decoder) Recover(packet []byte, pcm []int16) error {
+	if err := d.checkMissing(pcm); err != nil {
+		return err
+	}
+	if err := d.dec.DecodeFEC(packet, pcm[:len(pcm):len(pcm)]); err != nil {
+		return fmt.Errorf("recover %d samples: %w", len(pcm), err)
+	}
+	return nil
+}
+
 // Conceal fills pcm with a plausible continuation of what was decoded last, for
 // a packet that was lost. The length of pcm is that of the missing audio, a
 // multiple of 2.5 ms.
 func (d *Decoder) Conceal(pcm []int16) error {
-	const grain = 2500 * time.Microsecond
-	if n := d.rate * int(grain/time.Microsecond) / 1e6; len(pcm) == 0 || len(pcm)%n != 0 {
-		return fmt.Errorf("conceal %d samples: want a multiple of %v, %d samples", len(pcm), grain, n)
+	if err := d.checkMissing(pcm); err != nil {
+		return err
 	}
 	if err := d.dec.DecodePLC(pcm[:len(pcm):len(pcm)]); err != nil {
 		return fmt.Errorf("conceal %d samples: %w", len(pcm), err)
+	}
+	return nil
+}
+
+// checkMissing checks the length of lost audio.
+func (d *Decoder) checkMissing(pcm []int16) error {
+	const grain = 2500 * time.Microsecond
+	if n := d.rate * int(grain/time.Microsecond) / 1e6; len(pcm) == 0 || len(pcm)%n != 0 {
+		return fmt.Errorf("conceal %d samples: want a multiple of %v, %d samples", len(pcm), grain, n)
 	}
 	return nil
 }
