@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -246,7 +247,8 @@ func (h *held) drop(at time.Time) {
 	h.frames = append(h.frames[:0], h.frames[n:]...)
 }
 
-// take returns what is held, with the arrival of the first of it, and empties it. After a wake word, the burst that
+// take returns what is held, and empties it. first is the arrival of the first
+// packet of a stream that runs up to now; it is zero if there is none. After a wake word, the burst that
 // the device sends of it, the word itself, is left out: it is not what the
 // user asks.
 func (h *held) take(now time.Time, woken bool) (pcm [][]int16, first time.Time) {
@@ -261,12 +263,20 @@ func (h *held) take(now time.Time, woken bool) (pcm [][]int16, first time.Time) 
 			from = i + 1
 		}
 	}
-	for i, f := range h.frames[from:] {
-		if i == 0 {
-			first = f.at
+	running := now
+	for _, f := range slices.Backward(h.frames[from:]) {
+		if running.Sub(f.at) > streamGap {
+			break
 		}
+		first, running = f.at, f.at
+	}
+	for _, f := range h.frames[from:] {
 		pcm = append(pcm, f.pcm)
 	}
 	h.frames = nil
 	return pcm, first
 }
+
+// streamGap is the longest pause within a running microphone's packets: a lost
+// one, and jitter. What came before a longer one is no part of the stream.
+const streamGap = 200 * time.Millisecond

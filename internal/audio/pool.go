@@ -53,7 +53,9 @@ func (p *EncoderPool) Stats() EncoderStats {
 }
 
 // do runs f when fewer than n others are running, in the order they came. It
-// returns ctx's error if that ends first.
+// returns ctx's error if that ends first. Afterwards it lets others run: a voice
+// that encodes a whole sentence would keep its processor for 10 ms, until it is
+// preempted, and the packets of other conversations with it (docs/performance.md).
 func (p *EncoderPool) do(ctx context.Context, f func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -68,6 +70,7 @@ func (p *EncoderPool) do(ctx context.Context, f func()) error {
 	defer func() { <-p.slots }()
 	p.encodes.Add(1)
 	f()
+	runtime.Gosched()
 	return nil
 }
 
