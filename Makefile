@@ -14,7 +14,7 @@ FUZZTIME  := 5s
 # Debian packages: to build, to run with the offline default, and to test.
 BUILD_DEPS := gcc libc6-dev pkg-config libopus-dev libwebrtc-audio-processing-dev
 RUN_DEPS   := pocketsphinx pocketsphinx-en-us espeak-ng
-TEST_DEPS  := flite openssl
+TEST_DEPS  := flite openssl iproute2 nftables procps
 
 export GOFLAGS := -tags=$(TAGS)
 

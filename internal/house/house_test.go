@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"internal/session":    {"broker", "udpaudio", "mcp", "pipeline", "internal/protocol", "internal/record"},
 	"internal/ota":        {"internal/protocol"},
 	"internal/device":     {"internal/protocol", "internal/audio", "internal/simnet"},
-	"internal/doctor":     {"internal/protocol", "internal/audio", "internal/device", "internal/config", "internal/ota"},
+	"internal/doctor":     {"internal/protocol", "internal/config", "internal/ota"},
 	"internal/record":     {"internal/protocol", "internal/audio"},
 	"internal/bench":      {"broker", "udpaudio", "pipeline", "pipeline/vad", "internal/audio", "internal/protocol", "internal/session"},
 	"internal/openaitest": {"internal/audio"},
