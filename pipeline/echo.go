@@ -73,8 +73,7 @@ func (e *Echo) Run(ctx context.Context) {
 	defer e.timer.Stop()
 	defer e.quiet()
 	for {
-		now := time.Now()
-		e.timer.Reset(e.wake(now).Sub(now))
+		e.timer.Reset(time.Until(e.wake()))
 		select {
 		case <-ctx.Done():
 			return
@@ -196,7 +195,7 @@ func (e *Echo) send(packet []byte) {
 }
 
 // wake is the next moment at which something happens by itself.
-func (e *Echo) wake(now time.Time) time.Time {
+func (e *Echo) wake() time.Time {
 	switch {
 	case e.speaking && e.mode != Realtime && len(e.playing) == 0:
 		return e.horizon.Add(e.cfg.StopMargin)
@@ -218,7 +217,7 @@ func (e *Echo) wake(now time.Time) time.Time {
 
 // tick does what has come due.
 func (e *Echo) tick(now time.Time) {
-	if now.Before(e.wake(now)) {
+	if now.Before(e.wake()) {
 		return
 	}
 	switch {

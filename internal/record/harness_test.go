@@ -18,11 +18,11 @@ import (
 	"parley/internal/record"
 )
 
-const (
-	device  protocol.DeviceID = "a0:85:e3:f4:49:34"
-	session                   = "K3YJPX5D"
+const device protocol.DeviceID = "a0:85:e3:f4:49:34"
 
-	frame = 60 * time.Millisecond
+const (
+	session = "K3YJPX5D"
+	frame   = 60 * time.Millisecond
 )
 
 // speech is about 3 s of a synthetic voice, as packets of the given length.
