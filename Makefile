@@ -9,7 +9,7 @@ VERSION   := $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LDFLAGS   := -s -w -X main.version=$(VERSION) -linkmode external -extldflags "-static -lm"
 LINT      := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN      := golang.org/x/vuln/cmd/govulncheck@v1.9.0
-FUZZTIME  := 5s
+FUZZTIME  := 5000x
 
 # Debian packages: to build, to run with the offline default, and to test.
 BUILD_DEPS := gcc libc6-dev pkg-config libopus-dev libwebrtc-audio-processing-dev
@@ -39,7 +39,7 @@ test: deps-test ## All tests, with the race detector, in random order
 
 race: test ## The same as test
 
-fuzz: deps-build ## Each fuzz target for FUZZTIME
+fuzz: deps-build ## Each fuzz target for FUZZTIME, a number of runs or a time
 	scripts/fuzz $(FUZZTIME)
 
 bench: deps-test ## Benchmarks with allocations, then the server against its limits
