@@ -99,6 +99,10 @@ func (b *binder) value(p path, src any, dst reflect.Value) {
 		b.tables(p, src, dst)
 	case reflect.Slice:
 		b.list(p, src, dst)
+	case reflect.Pointer: // to tell nothing from zero
+		element := reflect.New(dst.Type().Elem())
+		b.value(p, src, element.Elem())
+		dst.Set(element)
 	default:
 		b.scalar(p, src, dst)
 	}
@@ -189,6 +193,9 @@ func (b *binder) tables(p path, src any, dst reflect.Value) {
 		b.mismatch(p, src, "a table for each name")
 		return
 	}
+	if dst.IsNil() && len(named) > 0 {
+		dst.Set(reflect.MakeMap(dst.Type()))
+	}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		element := reflect.New(dst.Type().Elem()).Elem()
 		if old := dst.MapIndex(reflect.ValueOf(name)); old.IsValid() {
@@ -217,7 +224,7 @@ func (b *binder) roles(p path, src any, dst map[string]Role) {
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		if name != DefaultRole {
 			role := dst[DefaultRole]
-			role.Provider, role.ASR, role.LLM, role.TTS = "", nil, nil, nil
+			role.Provider, role.ASR, role.LLM, role.TTS, role.Vision = "", nil, nil, nil, nil
 			bind(name, role)
 		}
 	}

@@ -34,6 +34,7 @@ func (k checker) all(c *Config) {
 	k.speech(&c.Speech)
 	k.limits(&c.Limits)
 	k.record(&c.Record)
+	k.tools(c)
 	for _, name := range slices.Sorted(maps.Keys(c.ASR)) {
 		k.asr(keys("asr", name), c.ASR[name])
 	}

@@ -22,6 +22,10 @@ type Config struct {
 	Speech  Speech          `toml:"speech"`
 	Limits  Limits          `toml:"limits"`
 	Record  Record          `toml:"record"`
+	MCP     MCP             `toml:"mcp"`
+	Tools   Tools           `toml:"tools"`
+	API     API             `toml:"api"`
+	Home    Home            `toml:"home"`
 	ASR     map[string]ASR  `toml:"asr"`
 	LLM     map[string]LLM  `toml:"llm"`
 	TTS     map[string]TTS  `toml:"tts"`
@@ -51,6 +55,8 @@ type MQTT struct {
 	MessageRate    float64       `toml:"message_rate"` // messages a second from one device
 	MessageBurst   int           `toml:"message_burst"`
 	Keepalive      time.Duration `toml:"keepalive"` // whole seconds, 10s to 10m; told to devices
+	User           []MQTTUser    `toml:"user"`
+	Tool           []MQTTTool    `toml:"tool"`
 }
 
 // UDP is the audio socket.
@@ -150,6 +156,9 @@ type Role struct {
 	ToolsAllow []string `toml:"tools_allow"`
 	ToolsDeny  []string `toml:"tools_deny"`
 	Record     bool     `toml:"record"` // keep the sound of sessions, see [Record]
+	// Vision lists the tables of [llm] that are shown a device's pictures. After
+	// [Load] it is what the file says, else those of LLM that take pictures.
+	Vision []string `toml:"vision"`
 }
 
 // A Device is what one device has of its own.

@@ -135,7 +135,17 @@ func example(t *testing.T) string {
 }
 
 func TestShippedExamplesLoad(t *testing.T) {
-	c := load(t, example(t))
+	c := load(t, example(t), "PARLEY_HOME_PASSWORD", "lamp", "CALCULATOR_KEY", "k", "SEARCH_AUTHORIZATION", "Bearer k",
+		"PARLEY_API_TOKEN", "a token of some length")
+	if got := c.MCP.Server["calculator"]; got.Env["API_KEY"].Reveal() != "k" || got.Command != "python3" {
+		t.Errorf("mcp.server.calculator: %+v", got)
+	}
+	if got := c.MQTT.Tool[0].Arguments["minutes"]; got.Max == nil || *got.Max != 30 || !got.Required {
+		t.Errorf("the example of an mqtt.tool: %+v", got)
+	}
+	if c.MQTT.User[0].Password.Reveal() != "lamp" || c.API.Token[0].Token.Reveal() != "a token of some length" {
+		t.Error("secrets of the examples are not read")
+	}
 	if got := c.ASR["whisper"].Command; got == nil || got.Command[0] != "whisper-cli" {
 		t.Errorf("asr.whisper: %+v", got)
 	}
@@ -161,7 +171,7 @@ func TestShippedFileHasEveryKey(t *testing.T) {
 	}
 	has := func(pattern string) bool {
 		keys := liveKeys.Keys()
-		if strings.HasPrefix(pattern, "device") || strings.HasPrefix(pattern, "asr") {
+		if regexp.MustCompile(`^(device|asr|mcp/server|api/token|mqtt/user|mqtt/tool)`).MatchString(pattern) {
 			keys = exampleKeys.Keys()
 		}
 		re := regexp.MustCompile("^" + pattern + "$")

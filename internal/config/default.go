@@ -38,6 +38,10 @@ func builtIn() *Config {
 			History: 40,
 		},
 		Record: Record{Dir: "recordings", MaxDuration: 30 * time.Minute, MaxTotal: 1 << 30},
+		MCP:    MCP{Files: []string{}, Server: map[string]MCPServer{}, Access: MCPAccess{Revoked: []string{}}},
+		Tools:  Tools{Dir: "data", FetchHosts: []string{}},
+		API:    API{Hosts: []string{}},
+		Home:   Home{Discovery: "homeassistant"},
 		ASR: map[string]ASR{
 			"pocketsphinx": {Type: "pocketsphinx", Pocketsphinx: withDefaults(new(Pocketsphinx))},
 			"openai":       {Type: "openai", OpenAI: withDefaults(new(ASROpenAI))},

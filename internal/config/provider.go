@@ -84,6 +84,7 @@ type LLMOpenAI struct {
 	Model       string  `toml:"model"`
 	Temperature float64 `toml:"temperature"` // 0 to 2; -1: not sent
 	MaxTokens   int     `toml:"max_tokens"`  // 0: not sent
+	Vision      bool    `toml:"vision"`      // the model takes pictures
 	// Extra holds further members of the request, as the service documents them.
 	Extra map[string]any `toml:"extra"`
 }

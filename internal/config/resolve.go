@@ -80,7 +80,31 @@ func (x *resolver) stagesOf(name string) {
 			*list = []string{s.builtIn}
 		}
 	}
+	x.vision(at, &role)
 	x.config.Role[name] = role
+}
+
+// vision gives a role that lists none the models of its own that take pictures.
+func (x *resolver) vision(at path, role *Role) {
+	for _, s := range x.config.stages() {
+		if s.key == "llm" {
+			x.listed(at.key("vision"), s, role.Vision)
+		}
+	}
+	if len(role.Vision) > 0 {
+		for i, name := range role.Vision {
+			if t, ok := x.config.LLM[name]; ok && (t.OpenAI == nil || !t.OpenAI.Vision) {
+				x.add(at.key("vision").index(i), fmt.Sprintf("[%s] takes no pictures", keys("llm", name)), "set vision = true there if it does, or name another")
+			}
+		}
+		return
+	}
+	role.Vision = []string{}
+	for _, name := range role.LLM {
+		if t := x.config.LLM[name]; t.OpenAI != nil && t.OpenAI.Vision {
+			role.Vision = append(role.Vision, name)
+		}
+	}
 }
 
 func (x *resolver) listed(at path, s stage, list []string) {
@@ -151,6 +175,11 @@ func (c *Config) Used() Providers {
 			for _, name := range *s.list(&role) {
 				used[s.key][name] = true
 			}
+			if s.key == "llm" {
+				for _, name := range role.Vision {
+					used[s.key][name] = true
+				}
+			}
 		}
 	}
 	sorted := func(stage string) []string { return slices.Sorted(maps.Keys(used[stage])) }
@@ -161,6 +190,7 @@ func (c *Config) Used() Providers {
 func (x *resolver) secrets() {
 	x.secret(keys("mqtt", "key"), &x.config.MQTT.Key, true,
 		`set it, or write key = "" for open enrolment on private networks`)
+	x.toolSecrets()
 	used := x.config.Used()
 	for name, t := range x.config.ASR {
 		if t.OpenAI != nil {
