@@ -53,6 +53,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	stages   map[Stage]prometheus.Observer
 	outcomes map[Outcome]prometheus.Counter
+	line     line
 }
 
 // New returns a registry with the metrics of turns, the Go runtime and the
@@ -83,6 +84,7 @@ func New(version string) *Metrics {
 		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
 	})
 	build.Set(1)
+	m.line = newLine(m.registry)
 	m.registry.MustRegister(durations, turns, build, // their names are constant and distinct
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

@@ -154,3 +154,25 @@ func BenchmarkObserveTurn(b *testing.B) {
 		m.ObserveTurn(FirstPacket, 250*time.Millisecond)
 	}
 }
+
+func TestLines(t *testing.T) {
+	m := New("test")
+	m.ObserveLine(Line{Received: 95, Lost: 5, Late: 2, Reordered: 3, Jitter: 15 * time.Millisecond, Lead: 180 * time.Millisecond, Dry: 1})
+	m.ObserveLine(Line{}) // a reply that was cut before anything was sent, to typed text
+	page := scrape(t, m)
+	for _, want := range []string{
+		`parley_uplink_packets_total{outcome="lost"} 5`,
+		`parley_uplink_packets_total{outcome="received"} 95`,
+		`parley_uplink_packets_total{outcome="late"} 2`,
+		`parley_uplink_packets_total{outcome="reordered"} 3`,
+		`parley_uplink_loss_ratio_bucket{le="0.02"} 0`,
+		`parley_uplink_loss_ratio_bucket{le="0.05"} 1`,
+		`parley_uplink_loss_ratio_count 1`,
+		`parley_uplink_jitter_seconds_bucket{le="0.01"} 0`,
+		`parley_uplink_jitter_seconds_bucket{le="0.02"} 1`,
+		`parley_downlink_lead_seconds_count 1`,
+		`parley_downlink_dry_total 1`,
+	} {
+		wantLine(t, page, want)
+	}
+}
