@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
 )
 
 // maxAcceptDelay bounds the pause after a failed accept. The usual cause is a
@@ -98,7 +100,10 @@ func (b *Embedded) settle(c *conn) {
 
 // serve owns one connection from accept until it is closed.
 func (b *Embedded) serve(c *conn) {
-	if s := b.enter(c); s != nil {
+	switch s, home := b.enter(c); {
+	case home != nil:
+		home.run()
+	case s != nil:
 		b.stats.connected.Add(1)
 		s.run()
 		b.stats.connected.Add(-1)
@@ -111,30 +116,44 @@ func (b *Embedded) serve(c *conn) {
 	b.mu.Unlock()
 }
 
-// enter reads and judges the CONNECT packet and gives the device its seat. It
-// returns nil if the connection is not let in, after saying so to the peer.
+// enter reads and judges the CONNECT packet and gives the device its seat or the
+// home client its session. It returns nil for both if the connection is not let
+// in, after saying so to the peer.
 // It is apart from serve so that nothing of the packet stays on the stack for
 // the months a device is connected.
-func (b *Embedded) enter(c *conn) *session {
+func (b *Embedded) enter(c *conn) (s *session, home *homeClient) {
 	pk, r := readConnect(c.net, c.tls, b.limits.MaxConnect)
 	b.settle(c)
 	if r != nil {
 		r = evicted(c, r)
-	} else {
-		var con *connect
-		if con, r = judge(pk, b.key, addrPort(c.raw.RemoteAddr())); r == nil {
-			l := newLink(b, c, con)
-			if r = b.sit(l); r == nil {
-				l.session = newSession(l, con)
-				return l.session
-			}
+	} else if u := b.home.user(pk.Connect.Username); u != nil {
+		// This is the one place where the two classes part. Whoever names a user
+		// is that user's client or nobody; everybody else is a device or nobody.
+		if home, r = b.home.admit(c, u, &pk); r == nil {
+			return nil, home
 		}
+	} else if s, r = b.enterDevice(c, pk); r == nil {
+		return s, nil
 	}
 	b.refuse(c.raw.RemoteAddr(), pk.Connect.ClientIdentifier, r)
 	if r.v5 != 0 {
 		_ = c.enqueue(r.connack(pk.ProtocolVersion)) // the peer may be gone, which is as well
 	}
-	return nil
+	return nil, nil
+}
+
+// enterDevice judges a device's CONNECT packet and gives the device its seat.
+func (b *Embedded) enterDevice(c *conn, pk packets.Packet) (*session, *refusal) {
+	con, r := judge(pk, b.key, addrPort(c.raw.RemoteAddr()))
+	if r != nil {
+		return nil, r
+	}
+	l := newLink(b, c, con)
+	if r := b.sit(l); r != nil {
+		return nil, r
+	}
+	l.session = newSession(l, con)
+	return l.session, nil
 }
 
 // evicted corrects the refusal of a connection that we ended ourselves.

@@ -25,14 +25,15 @@ const shutdownGrace = lingerTimeout
 // blocks is what makes it long.
 const takeoverTimeout = 5 * time.Second
 
-// An Embedded broker serves devices inside this process. Make it with [New], run
-// it once with [Embedded.Serve].
+// An Embedded broker serves devices and home clients inside this process. Make
+// it with [New], run it once with [Embedded.Serve].
 type Embedded struct {
 	key      []byte
 	limits   Limits
 	handler  Handler
 	log      *slog.Logger
 	engine   *mqtt.Server
+	home     *hub         // nil without users
 	plain    net.Listener // nil if there is none
 	secure   net.Listener // nil if there is none; accepts before the handshake
 	tls      *tls.Config
@@ -75,6 +76,9 @@ func New(cfg Config, h Handler, log *slog.Logger) (*Embedded, error) {
 		conns:    make(map[*conn]struct{}),
 		seats:    make(map[protocol.DeviceID]*seat),
 		plain:    cfg.Listener,
+	}
+	if len(cfg.Users) > 0 {
+		b.home = newHub(cfg.Users, b.limits.Home, log)
 	}
 	b.buffers.New = func() any { return new(buffer) }
 	b.rates.init(b.limits.ConnectRate, b.limits.ConnectBurst)
@@ -144,7 +148,7 @@ func (b *Embedded) listeners() []net.Listener {
 	return ls
 }
 
-// Serve accepts devices until ctx ends, then disconnects them, and returns when
+// Serve accepts clients until ctx ends, then disconnects them, and returns when
 // every connection is closed and every Receiver has been told. With receivers
 // that return promptly it takes at most about a second, whatever the peers do.
 // It returns nil after ctx ended, and an error if a listener failed or if it is
@@ -165,6 +169,9 @@ func (b *Embedded) Serve(ctx context.Context) error {
 	if b.secure != nil {
 		b.wg.Go(func() { b.accept(ctx, b.secure, b.tls, cancel) })
 	}
+	if b.home != nil {
+		b.wg.Go(func() { b.home.keep(ctx) })
+	}
 	<-ctx.Done()
 	err := b.Close()
 	b.disconnectAll()
@@ -176,6 +183,9 @@ func (b *Embedded) Serve(ctx context.Context) error {
 
 // disconnectAll ends every connection and waits for every goroutine.
 func (b *Embedded) disconnectAll() {
+	if b.home != nil {
+		b.home.close()
+	}
 	b.mu.Lock()
 	b.closing = true
 	for c := range b.conns {

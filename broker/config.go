@@ -31,6 +31,10 @@ type Config struct {
 	// link-local or carrier-grade NAT address.
 	Key []byte
 
+	// Users are whom home clients may log in as. Without any there is no home and
+	// only devices may connect.
+	Users []User
+
 	// Limits bound what a peer can take. Zero fields mean the defaults.
 	Limits Limits
 }
@@ -69,6 +73,9 @@ type Limits struct {
 	// WriteTimeout is the time a write to a device may take once its TCP window
 	// and our socket buffer are full. Default 10 s.
 	WriteTimeout time.Duration
+	// Home bounds home clients. ConnectTimeout, MaxConnect, ConnectRate,
+	// MaxPending and WriteTimeout are for them as well.
+	Home HomeLimits
 }
 
 func (l Limits) withDefaults() Limits {
@@ -83,6 +90,7 @@ func (l Limits) withDefaults() Limits {
 	l.MessageBurst = cmp.Or(l.MessageBurst, 100)
 	l.MaxQueued = cmp.Or(l.MaxQueued, 64)
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, 10*time.Second)
+	l.Home = l.Home.withDefaults()
 	return l
 }
 
@@ -119,7 +127,7 @@ func (l Limits) validate() error {
 	if l.MaxPacket > maxRemaining {
 		return fmt.Errorf("broker: Limits.MaxPacket is %d bytes; at most %d are possible", l.MaxPacket, maxRemaining)
 	}
-	return nil
+	return l.Home.validate()
 }
 
 func (c Config) validate() error {
@@ -128,6 +136,9 @@ func (c Config) validate() error {
 		return errors.New("broker: no address to listen on; set Listen, for example \":1883\"")
 	case c.TLSListen != "" && (c.CertificateFile == "" || c.KeyFile == ""):
 		return errors.New("broker: TLSListen is set without a certificate; set CertificateFile and KeyFile")
+	}
+	if err := validateUsers(c.Users); err != nil {
+		return err
 	}
 	return c.Limits.validate()
 }

@@ -16,6 +16,10 @@ import (
 // write what was queued.
 const lingerTimeout = 500 * time.Millisecond
 
+// maxLastWords is how many bytes of a home client's session are written, at most,
+// when the broker shuts down.
+const maxLastWords = 1 << 20
+
 // maxKeptBuffer is the capacity in bytes above which a buffer is not used again.
 const maxKeptBuffer = 16 << 10
 
@@ -29,9 +33,8 @@ const maxKeptBuffer = 16 << 10
 // is empty or a write fails, which writeTimeout and lingerTimeout bound; the
 // connection's owner waits for it.
 type conn struct {
-	net  net.Conn // what to read from, a *tls.Conn if tls
-	raw  net.Conn // the transport below; closing it interrupts everything
-	tls  bool
+	net  net.Conn   // what to read from, a *tls.Conn if tls
+	raw  net.Conn   // the transport below; closing it interrupts everything
 	pool *sync.Pool // of *buffer
 
 	limit        int // packets
@@ -40,11 +43,13 @@ type conn struct {
 	pending *list.Element // in Embedded.pending; guarded by Embedded.mu
 
 	mu       sync.Mutex
-	out      *buffer // nil if empty
-	queued   int     // packets in out and in the flusher's hands
+	out      *buffer     // nil if empty
+	queued   int         // packets in out and in the flusher's hands
+	home     *homeClient // has more to write, from its session; nil for a device
 	flushing bool
 	closing  bool
 	v5       bool  // the peer was let in, and understands a DISCONNECT
+	tls      bool  // never changes
 	cause    error // why it is closing; nil if the reader knows
 	flushed  sync.WaitGroup
 }
@@ -103,6 +108,27 @@ func (c *conn) appendLocked(parts ...[]byte) {
 	c.queued++
 }
 
+// attend makes the connection that of a home client: it writes what the client's
+// session has to say.
+func (c *conn) attend(h *homeClient) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.home = h
+	c.limit = maxHomeAnswers
+	if !c.closing {
+		c.startLocked()
+	}
+}
+
+// wake has the flusher look for what the home client's session has to say.
+func (c *conn) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closing {
+		c.startLocked()
+	}
+}
+
 // startLocked starts the flusher unless it runs.
 func (c *conn) startLocked() {
 	if !c.flushing {
@@ -120,6 +146,9 @@ func (c *conn) flush() {
 		c.mu.Lock()
 		out := c.out
 		c.out = nil
+		if c.home != nil && !c.closing {
+			out = c.home.session.fill(c.home, out, maxKeptBuffer)
+		}
 		if out == nil {
 			c.flushing = false
 			closing := c.closing
@@ -161,6 +190,9 @@ func (c *conn) shut(cause error) {
 		return
 	}
 	c.closing, c.cause = true, cause
+	if c.home != nil && errors.Is(cause, ErrShutdown) {
+		c.out = c.home.session.fill(c.home, c.out, maxLastWords)
+	}
 	if c.v5 && cause != nil {
 		c.appendLocked([]byte{firstDisconnect, 2, disconnectCode(cause), 0})
 	}
@@ -201,6 +233,13 @@ func (c *conn) because() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cause
+}
+
+// ending reports whether the connection is being closed.
+func (c *conn) ending() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closing
 }
 
 // letIn notes that the CONNACK was sent to a client of MQTT 5, which is to be

@@ -234,7 +234,16 @@ type hello struct {
 	keepalive          uint16 // s
 	props              []byte // MQTT 5
 	unclean            bool
-	will               bool
+	will               bool      // one for another device's downlink
+	last               *lastWord // a will of the test's own
+}
+
+// A lastWord is a will.
+type lastWord struct {
+	topic, payload string
+	qos            byte
+	retain         bool
+	props          []byte // MQTT 5
 }
 
 func (h hello) packet() []byte {
@@ -255,11 +264,17 @@ func (h hello) packet() []byte {
 	}
 	rest = appendString(rest, h.clientID)
 	if h.will {
-		flags |= 1<<2 | 1<<5
-		if h.version == 5 {
-			rest = append(rest, 0)
+		h.last = &lastWord{topic: protocol.DownlinkTopic(macB), payload: "will", retain: true}
+	}
+	if w := h.last; w != nil {
+		flags |= 1<<2 | w.qos<<3
+		if w.retain {
+			flags |= 1 << 5
 		}
-		rest = appendString(appendString(rest, protocol.DownlinkTopic(macB)), "will")
+		if h.version == 5 {
+			rest = append(appendLength(rest, len(w.props)), w.props...)
+		}
+		rest = appendString(appendString(rest, w.topic), w.payload)
 	}
 	if h.username != "" {
 		flags |= 1 << 7

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/mochi-mqtt/server/v2/packets"
 )
@@ -11,6 +12,12 @@ const (
 	firstConnect    = packets.Connect << 4
 	firstConnack    = packets.Connack << 4
 	firstPublish    = packets.Publish << 4 // QoS 0, not retained
+	firstPuback     = packets.Puback << 4
+	firstPubrec     = packets.Pubrec << 4
+	firstPubrel     = packets.Pubrel<<4 | 2 // the flags are fixed: section 3.6.1
+	firstPubcomp    = packets.Pubcomp << 4
+	firstSuback     = packets.Suback << 4
+	firstUnsuback   = packets.Unsuback << 4
 	firstDisconnect = packets.Disconnect << 4
 )
 
@@ -20,6 +27,26 @@ const maxFixedHeader = 5
 // maxSubscribe is the size in bytes of the largest SUBSCRIBE packet accepted; a
 // device has one topic to subscribe to.
 const maxSubscribe = 1 << 10
+
+// readRemaining decodes the first byte of a packet and reads the rest of its
+// length from r. head holds the packet's first two bytes, and the second one is
+// used for more of the length.
+func readRemaining(r io.Reader, head *[2]byte) (h packets.FixedHeader, err error) {
+	if err := h.Decode(head[0]); err != nil {
+		return h, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	h.Remaining = int(head[1] & 0x7F)
+	for shift := 7; head[1]&0x80 != 0; shift += 7 {
+		if shift > 21 {
+			return h, fmt.Errorf("%w: length of more than four bytes", ErrProtocol)
+		}
+		if _, err := io.ReadFull(r, head[1:]); err != nil {
+			return h, err
+		}
+		h.Remaining |= int(head[1]&0x7F) << shift
+	}
+	return h, nil
+}
 
 // decode decodes a packet whose body is b. Strings and bytes in the result alias
 // b. The error wraps ErrProtocol.
@@ -48,7 +75,32 @@ func decode(header packets.FixedHeader, version byte, b []byte) (packets.Packet,
 		err = pk.DisconnectDecode(b)
 	case packets.Pingreq:
 	default:
-		return pk, fmt.Errorf("%w: packet of type %d, which a device has no reason to send", ErrProtocol, header.Type)
+		return pk, fmt.Errorf("%w: packet of type %d, which a client has no reason to send", ErrProtocol, header.Type)
+	}
+	if err != nil {
+		return pk, fmt.Errorf("%w: packet of type %d: %w", ErrProtocol, header.Type, err)
+	}
+	return pk, nil
+}
+
+// decodeHome decodes a packet of a home client, which also answers what it was
+// sent. A fault in a decoder shall end the connection and not the process.
+func decodeHome(header packets.FixedHeader, version byte, b []byte) (pk packets.Packet, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: packet of type %d, on which the decoder failed: %v", ErrProtocol, header.Type, p)
+		}
+	}()
+	pk = packets.Packet{FixedHeader: header, ProtocolVersion: version}
+	switch header.Type {
+	case packets.Puback:
+		err = pk.PubackDecode(b)
+	case packets.Pubrec:
+		err = pk.PubrecDecode(b)
+	case packets.Pubcomp:
+		err = pk.PubcompDecode(b)
+	default:
+		return decode(header, version, b)
 	}
 	if err != nil {
 		return pk, fmt.Errorf("%w: packet of type %d: %w", ErrProtocol, header.Type, err)
@@ -101,4 +153,22 @@ func appendLength(b []byte, n int) []byte {
 		n >>= 7
 	}
 	return append(b, byte(n))
+}
+
+// ackPacket is a PUBACK, PUBREC, PUBREL or PUBCOMP. MQTT 3 knows no codes.
+func ackPacket(first byte, id uint16, code byte, v5 bool) []byte {
+	if v5 && code != 0 {
+		return []byte{first, 3, byte(id >> 8), byte(id), code}
+	}
+	return []byte{first, 2, byte(id >> 8), byte(id)}
+}
+
+// suback is a SUBACK or UNSUBACK, without properties.
+func suback(first byte, id uint16, codes []byte, v5 bool) []byte {
+	body := []byte{byte(id >> 8), byte(id)}
+	if v5 {
+		body = append(body, 0)
+	}
+	body = append(body, codes...)
+	return append(appendLength([]byte{first}, len(body)), body...)
 }

@@ -115,18 +115,8 @@ func (s *session) readHeader() (h packets.FixedHeader, err error) {
 	if !s.packets.Allow() {
 		return h, fmt.Errorf("%w: over %v packets a second", ErrFlood, s.packets.Limit())
 	}
-	if err := h.Decode(s.head[0]); err != nil {
-		return h, fmt.Errorf("%w: %w", ErrProtocol, err)
-	}
-	h.Remaining = int(s.head[1] & 0x7F)
-	for shift := 7; s.head[1]&0x80 != 0; shift += 7 {
-		if shift > 21 {
-			return h, fmt.Errorf("%w: length of more than four bytes", ErrProtocol)
-		}
-		if _, err := io.ReadFull(s.link.conn.net, s.head[1:]); err != nil {
-			return h, err
-		}
-		h.Remaining |= int(s.head[1]&0x7F) << shift
+	if h, err = readRemaining(s.link.conn.net, &s.head); err != nil {
+		return h, err
 	}
 	limit := s.link.broker.limits.MaxPacket
 	if h.Type == packets.Subscribe {

@@ -181,6 +181,7 @@ func TestSlowReader(t *testing.T) {
 		}
 		p := join(t, l.dial(t, "10.0.0.2:1"), hello{clientID: clientID(macB)})
 		p.ping()
+		synctest.Wait() // the count follows the receiver
 		if s := b.Stats(); s.Slow != 1 || s.Connected != 1 {
 			t.Errorf("stats %+v, want 1 slow, 1 connected", s)
 		}

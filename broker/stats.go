@@ -19,16 +19,20 @@ const (
 	RefusedMalformed   Refusal = "malformed"   // not MQTT, or closed before CONNECT
 	RefusedVersion     Refusal = "version"     // not MQTT 3.1, 3.1.1 or 5
 	RefusedClientID    Refusal = "client_id"   // not a device's client id
-	RefusedCredentials Refusal = "credentials" // missing or not signed with our key
+	RefusedCredentials Refusal = "credentials" // missing, not signed with our key, or a user's wrong password
 	RefusedPublic      Refusal = "public"      // open enrolment, from a public address
-	RefusedFull        Refusal = "full"        // Limits.MaxDevices
+	RefusedFull        Refusal = "full"        // Limits.MaxDevices or Limits.Home.MaxClients
 	RefusedBusy        Refusal = "busy"        // the previous connection did not end
 	RefusedOvertaken   Refusal = "overtaken"   // a newer one came while this one waited for the previous
+	RefusedWill        Refusal = "will"        // a home client's will is for a topic it may not publish to
 	RefusedShutdown    Refusal = "shutdown"    // the broker was stopping
 )
 
-// Stats are the counters of an [Embedded] broker since New, and two gauges.
+// Stats are the counters of an [Embedded] broker since New, and its gauges. But
+// for connections as such they count devices; those of home clients are in Home.
 type Stats struct {
+	Home HomeStats
+
 	Connected int64 // devices now
 	Pending   int64 // connections without a CONNECT now
 
@@ -63,6 +67,9 @@ func (b *Embedded) Stats() Stats {
 	b.mu.Lock()
 	out.Pending = int64(b.pending.Len())
 	b.mu.Unlock()
+	if b.home != nil {
+		out.Home = b.home.snapshot()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, n := range s.refusals {
@@ -103,4 +110,57 @@ func (s *stats) ended(reason error) {
 			return
 		}
 	}
+}
+
+// HomeStats are the counters of home clients since New, and five gauges. They are
+// zero if no users are configured.
+type HomeStats struct {
+	Connected     int64 // clients now
+	Sessions      int64 // of clients connected or away, now
+	Subscriptions int64 // of all sessions, now
+	Retained      int64 // messages now
+	RetainedBytes int64 // of those
+
+	Received    int64 // messages from clients, routed
+	Sent        int64 // messages written to clients
+	Dropped     int64 // deliveries for which there was no room, or that the client said are too large
+	NotRetained int64 // messages delivered but not retained, for lack of room
+	Denied      int64 // publications, subscriptions and deliveries that the user's filters do not allow
+	TakenOver   int64 // connections ended by a newer one of the same user and client id
+	Slow        int64 // connections ended because the client did not read
+	Throttled   int64 // packets that were read later because the client sent too fast
+	Silent      int64 // connections ended by the keepalive
+	Violated    int64 // connections ended by a protocol error or a packet too large
+}
+
+// homeStats are the counters behind HomeStats.
+type homeStats struct {
+	connected, received, sent, dropped, notRetained, denied atomic.Int64
+	takenOver, slow, throttled, silent, violated            atomic.Int64
+}
+
+// ended counts why a connection ended, but for take-overs, which the hub counts.
+func (s *homeStats) ended(reason error) {
+	switch {
+	case errors.Is(reason, ErrSlow):
+		s.slow.Add(1)
+	case errors.Is(reason, ErrSilent):
+		s.silent.Add(1)
+	case errors.Is(reason, ErrProtocol), errors.Is(reason, ErrTooLarge), errors.Is(reason, ErrFlood):
+		s.violated.Add(1)
+	}
+}
+
+func (h *hub) snapshot() HomeStats {
+	s := &h.stats
+	out := HomeStats{
+		Connected: s.connected.Load(), Received: s.received.Load(), Sent: s.sent.Load(), Dropped: s.dropped.Load(),
+		NotRetained: s.notRetained.Load(), Denied: s.denied.Load(), TakenOver: s.takenOver.Load(), Slow: s.slow.Load(),
+		Throttled: s.throttled.Load(), Silent: s.silent.Load(), Violated: s.violated.Load(),
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out.Sessions, out.Subscriptions = int64(len(h.sessions)), int64(h.filters)
+	out.Retained, out.RetainedBytes = int64(h.retained), int64(h.bytes)
+	return out
 }
