@@ -163,21 +163,6 @@ func TestTimeLimits(t *testing.T) {
 	}
 }
 
-func TestAnUnreadableReplyTimesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, d := newFakeDevice(t, mcp.Config{}, fakeTool{name: "broken", run: func(map[string]any) (string, error) {
-			return "", errors.New(`no such "thing"`) // firmware does not escape it
-		}}, fakeTool{name: "next"})
-		start(t, d)
-		if _, err := d.Call(t.Context(), "broken", nil); !errors.Is(err, mcp.ErrTimeout) {
-			t.Errorf("got %v", err)
-		}
-		if _, err := d.Call(t.Context(), "next", nil); err != nil {
-			t.Errorf("the next call: %v", err)
-		}
-	})
-}
-
 func TestCancelledCallHoldsTheNextBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, d := newFakeDevice(t, mcp.Config{},

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"parley/internal/protocol"
 )
 
 // Defaults of [Config].
@@ -48,10 +50,14 @@ const (
 type Config struct {
 	CallTimeout time.Duration // of one tool, from sending to answer
 	SlowTimeout time.Duration // of a tool that takes or shows a picture
-	ResultLimit int           // bytes of text in a Result, and of its images
+	ResultLimit int           // bytes of text in a Result
+	ImageLimit  int           // bytes of pictures in a Result, all together
 	Vision      Vision        // where the device's camera uploads to, if anywhere
-	Version     string        // of Parley, told to devices in initialize
-	Counters    *Counters     // may be shared by many devices
+	// VisionFor, if set, is asked in place of Vision, so that each device may
+	// have a token of its own. It must return promptly.
+	VisionFor func(protocol.DeviceID) Vision
+	Version   string    // of Parley, told to devices in initialize
+	Counters  *Counters // may be shared by many devices
 }
 
 // Vision tells a device with a camera where to send its pictures. The device
@@ -66,7 +72,9 @@ type Counters struct {
 	Calls      atomic.Uint64 // tools/call requests sent
 	Timeouts   atomic.Uint64 // requests of any kind not answered in time
 	Busy       atomic.Uint64 // calls refused with ErrBusy
-	Malformed  atomic.Uint64 // messages of a device that are no JSON-RPC reply
+	Malformed  atomic.Uint64 // messages of a device that are no JSON-RPC
+	Salvaged   atomic.Uint64 // broken replies of which the error could be read
+	Notices    atomic.Uint64 // notifications of devices
 	Unexpected atomic.Uint64 // messages nobody waits for: late, doubled or made up
 	Discovered atomic.Uint64 // devices that have told their tools
 	Abandoned  atomic.Uint64 // devices given up on after maxAttempts
@@ -82,6 +90,9 @@ func (c Config) withDefaults() Config {
 	if c.ResultLimit <= 0 {
 		c.ResultLimit = DefaultResultLimit
 	}
+	if c.ImageLimit <= 0 {
+		c.ImageLimit = DefaultImageLimit
+	}
 	if c.Version == "" {
 		c.Version = "unknown"
 	}
@@ -89,6 +100,14 @@ func (c Config) withDefaults() Config {
 		c.Counters = new(Counters)
 	}
 	return c
+}
+
+// visionFor is where the device's camera uploads to.
+func (c *Config) visionFor(id protocol.DeviceID) Vision {
+	if c.VisionFor != nil {
+		return c.VisionFor(id)
+	}
+	return c.Vision
 }
 
 // limit is the time the named tool may take. Names are matched by parts,

@@ -39,7 +39,7 @@ const (
 //   - Every request gets exactly one answer, if need be an error made here: no
 //     time limit, failed send or bad reply ends the session.
 //   - Results are brought into the shapes the SDK can decode; see reply.go.
-//   - Requests of the device are dropped; a device makes none.
+//   - Requests and notifications of the device do not come here; see notify.go.
 type conn struct {
 	d       *Device
 	answers chan answer   // capacity 1, as at most one request is unanswered
@@ -138,20 +138,11 @@ func (c *conn) encode(id int32, req *jsonrpc.Request) (json.RawMessage, error) {
 		params = nil
 	}
 	var err error
-	switch {
-	case req.Method == methodListTools:
+	switch req.Method {
+	case methodListTools:
 		params, err = setMember(params, "withUserTools", true)
-	case req.Method == methodInitialize && c.d.cfg.Vision.URL != "":
-		var p struct {
-			Capabilities json.RawMessage `json:"capabilities"`
-		}
-		if err = json.Unmarshal(params, &p); err != nil {
-			break
-		}
-		if p.Capabilities, err = setMember(p.Capabilities, "vision", c.d.cfg.Vision); err != nil {
-			break
-		}
-		params, err = setMember(params, "capabilities", p.Capabilities)
+	case methodInitialize:
+		params, err = setVision(params, c.d.cfg.visionFor(c.d.id))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encoding params: %w", err)
@@ -161,6 +152,24 @@ func (c *conn) encode(id int32, req *jsonrpc.Request) (json.RawMessage, error) {
 		return nil, err
 	}
 	return jsonrpc.EncodeMessage(&jsonrpc.Request{ID: wireID, Method: req.Method, Params: params})
+}
+
+// setVision adds to the params of initialize where pictures go, if anywhere.
+func setVision(params json.RawMessage, vision Vision) (json.RawMessage, error) {
+	if vision.URL == "" {
+		return params, nil
+	}
+	var p struct {
+		Capabilities json.RawMessage `json:"capabilities"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, err
+	}
+	capabilities, err := setMember(p.Capabilities, "vision", vision)
+	if err != nil {
+		return nil, err
+	}
+	return setMember(params, "capabilities", capabilities)
 }
 
 // setMember returns the JSON object with one member set.
@@ -199,7 +208,7 @@ func (c *conn) response(a answer) *jsonrpc.Response {
 	var err error
 	switch a.request.method {
 	case methodInitialize:
-		resp.Result, err = initializeResult(a.reply)
+		resp.Result, err = initializeResult(a.reply, protocolVersion)
 		c.greeting = resp.Result
 	case methodListTools:
 		resp.Result, c.page, err = listResult(a.reply)

@@ -9,7 +9,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -28,12 +30,15 @@ import (
 // SDK session; it keeps its tools, of which devices with equal firmware share
 // one copy. All methods are safe for concurrent use.
 type Device struct {
+	id    protocol.DeviceID
 	send  func(payload json.RawMessage) error
 	cfg   Config
 	log   *slog.Logger
 	ready chan struct{} // closed when the tools are known
 
-	worker sync.WaitGroup // counts the one goroutine of work, if it runs
+	worker sync.WaitGroup // counts the goroutines of work and deliver, if they run
+
+	version atomic.Uint64 // of tools; rises when they change
 
 	mu         sync.Mutex
 	closed     bool
@@ -47,16 +52,26 @@ type Device struct {
 	greeting   json.RawMessage // answers initialize again; nil until the device has
 	discovered bool            // the device has told its tools
 	tools      []unique.Handle[toolText]
+
+	stale  bool        // the tools are to be listed again
+	listed time.Time   // when they last were
+	relist *time.Timer // makes them stale, if set
+
+	subscribers []*subscriber // never changed, only replaced
+	notices     []notice      // at most maxNotices
+	delivering  bool          // deliver is running
+	ponged      time.Time     // when a ping was last answered
 }
 
 var _ Source = (*Device)(nil)
 
 // NewDevice returns the client of the device with this id. send puts one
 // JSON-RPC message, always a JSON object, into an MQTT message to the device; it
-// is called by one goroutine at a time, must return promptly, and must not call
-// Close. Nothing is sent before [Device.Start] or [Device.Call].
+// must be safe for concurrent use, must return promptly, and must not call Close.
+// Nothing is sent before [Device.Start] or [Device.Call].
 func NewDevice(id protocol.DeviceID, send func(payload json.RawMessage) error, cfg Config, log *slog.Logger) *Device {
 	return &Device{
+		id:    id,
 		send:  send,
 		cfg:   cfg.withDefaults(),
 		log:   log.With("device", string(id)),
@@ -93,6 +108,9 @@ func (d *Device) Close() {
 	if d.retry != nil {
 		d.retry.Stop()
 	}
+	if d.relist != nil {
+		d.relist.Stop()
+	}
 	for _, c := range d.waiting {
 		c.done <- outcome{err: ErrClosed}
 	}
@@ -120,19 +138,32 @@ func (d *Device) Tools() []Tool {
 	return tools
 }
 
+// Count is how many tools the device has told.
+func (d *Device) Count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.tools)
+}
+
+// Version rises whenever the tools change.
+func (d *Device) Version() uint64 { return d.version.Load() }
+
 // Receive takes one JSON-RPC message of the device and never blocks. It keeps
 // payload, which must not change afterwards. At most one reply is awaited at any
-// time, so nothing queues: what is not that reply, because it is late, doubled,
-// unknown or no reply at all, is counted and ignored.
+// time, so replies do not queue: what is not that one, because it is late,
+// doubled, unknown or no reply at all, is counted and ignored. Notifications go
+// to the subscribers; of requests only ping is answered, at most once a second.
 func (d *Device) Receive(payload json.RawMessage) {
-	d.mu.Lock()
-	idle := d.pending == nil
-	d.mu.Unlock()
-	if idle {
-		d.cfg.Counters.Unexpected.Add(1)
+	var e envelope
+	if err := json.Unmarshal(payload, &e); err != nil {
+		d.Salvage(payload)
 		return
 	}
-	r, err := decodeReply(payload)
+	if notNull(e.Method) != nil {
+		d.uninvited(text(e.Method), notNull(e.ID), notNull(e.Params))
+		return
+	}
+	r, err := e.reply()
 	if err != nil {
 		d.cfg.Counters.Malformed.Add(1)
 		d.log.Debug("mcp message ignored", "error", err)
@@ -153,7 +184,10 @@ func (d *Device) Receive(payload json.RawMessage) {
 // When ctx ends while the device is at work, Call returns at once and says that
 // the tool may still take effect; before that, nothing is sent.
 func (d *Device) Call(ctx context.Context, name string, args json.RawMessage) (Result, error) {
-	args, err := checkArguments(args)
+	args, err := checkArguments(args, maxArguments)
+	if err == nil {
+		err = checkUpgrade(name, args)
+	}
 	if err != nil {
 		return Result{}, fmt.Errorf("tool %q: %w", name, err)
 	}
@@ -180,17 +214,33 @@ func (d *Device) Call(ctx context.Context, name string, args json.RawMessage) (R
 	}
 }
 
-// checkArguments returns args as a JSON object, an empty one for none.
-func checkArguments(args json.RawMessage) (json.RawMessage, error) {
+// checkArguments returns args as a JSON object of at most limit bytes, an empty
+// one for none.
+func checkArguments(args json.RawMessage, limit int) (json.RawMessage, error) {
 	args = bytes.TrimSpace(args)
 	if len(args) == 0 || string(args) == "null" {
 		return json.RawMessage("{}"), nil
 	}
-	if len(args) > maxArguments {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrArguments, len(args), maxArguments)
+	if len(args) > limit {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrArguments, len(args), limit)
 	}
 	if args[0] != '{' || !json.Valid(args) {
 		return nil, fmt.Errorf("%w: send one JSON object", ErrArguments)
 	}
 	return slices.Clone(args), nil
+}
+
+// checkUpgrade refuses to upgrade a device's firmware from nowhere. Firmware does
+// not insist on the URL and would take the argument's description for it.
+func checkUpgrade(name string, args json.RawMessage) error {
+	if name != upgradeFirmware {
+		return nil
+	}
+	var p struct {
+		URL string `json:"url"`
+	}
+	if err := json.Unmarshal(args, &p); err != nil || strings.TrimSpace(p.URL) == "" {
+		return fmt.Errorf(`%w: "url" must be the address of the firmware`, ErrArguments)
+	}
+	return nil
 }

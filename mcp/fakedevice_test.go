@@ -32,6 +32,8 @@ type fakeDevice struct {
 	t     *testing.T
 	tools []fakeTool
 	reply func(json.RawMessage) // to the client
+	// salvage gets what is no JSON.
+	salvage func([]byte)
 	// mangle, if set, replaces the replies to tools/call.
 	mangle func(id int64, reply string) []string
 	// override, if set, may answer a request instead: with result or error as
@@ -50,6 +52,8 @@ type wireMessage struct {
 	Method  string          `json:"method"`
 	ID      json.RawMessage `json:"id"`
 	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   json.RawMessage `json:"error"`
 	Version string          `json:"jsonrpc"`
 }
 
@@ -58,7 +62,7 @@ func newFakeDevice(t *testing.T, cfg mcp.Config, tools ...fakeTool) (*fakeDevice
 	t.Helper()
 	f := &fakeDevice{t: t, tools: tools, main: make(chan func(), 256)}
 	d := mcp.NewDevice(deviceID, f.receive, cfg, discard())
-	f.reply = d.Receive
+	f.reply, f.salvage = d.Receive, d.Salvage
 	var main sync.WaitGroup
 	main.Go(func() {
 		for task := range f.main {
@@ -131,13 +135,16 @@ func (f *fakeDevice) sendError(id int64, message string) {
 	f.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"message":"%s"}}`, id, message))
 }
 
-// send passes a reply through the MQTT envelope, which drops it if it is not
-// valid JSON.
-func (f *fakeDevice) send(reply string) {
-	u, err := protocol.ParseUplink([]byte(`{"session_id":"","type":"mcp","payload":` + reply + `}`))
-	if err == nil {
-		f.reply(u.Payload)
+// send passes a message through the MQTT envelope, and what is no valid JSON in
+// it to Salvage.
+func (f *fakeDevice) send(message string) {
+	whole := []byte(`{"session_id":"","type":"mcp","payload":` + message + `}`)
+	u, err := protocol.ParseUplink(whole)
+	if err != nil {
+		f.salvage(whole)
+		return
 	}
+	f.reply(u.Payload)
 }
 
 func (f *fakeDevice) list(id int64, params json.RawMessage) {
@@ -148,7 +155,7 @@ func (f *fakeDevice) list(id int64, params json.RawMessage) {
 	_ = json.Unmarshal(params, &p)
 	out := `{"tools":[`
 	found := p.Cursor == ""
-	for _, tool := range f.tools {
+	for _, tool := range f.offered() {
 		if found = found || tool.name == p.Cursor; !found || tool.userOnly && !p.WithUserTools {
 			continue
 		}
@@ -163,7 +170,7 @@ func (f *fakeDevice) list(id int64, params json.RawMessage) {
 		}
 		out += one
 	}
-	if strings.HasSuffix(out, "[") && len(f.tools) > 0 {
+	if strings.HasSuffix(out, "[") && len(f.offered()) > 0 {
 		f.fail(id, "Failed to add tool "+p.Cursor+" because of payload size limit")
 		return
 	}
@@ -193,7 +200,7 @@ func (f *fakeDevice) call(id int64, params json.RawMessage) {
 		f.fail(id, "Invalid arguments")
 		return
 	}
-	for _, tool := range f.tools {
+	for _, tool := range f.offered() {
 		if tool.name != p.Name {
 			continue
 		}
@@ -244,6 +251,19 @@ func (f *fakeDevice) methods() string {
 		all = append(all, m.Method)
 	}
 	return strings.Join(all, " ")
+}
+
+func (f *fakeDevice) offered() []fakeTool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tools
+}
+
+// become changes the device's tools.
+func (f *fakeDevice) become(tools ...fakeTool) {
+	done := make(chan struct{})
+	f.main <- func() { f.mu.Lock(); f.tools = tools; f.mu.Unlock(); close(done) }
+	<-done
 }
 
 func (f *fakeDevice) setOffline(err error) {

@@ -32,7 +32,7 @@ func TestHostileRepliesDoNotOutliveTheirCall(t *testing.T) {
 			return []string{strings.ReplaceAll(format, "%d", fmt.Sprint(id)), reply}
 		}
 	}
-	timedOut := failed("no answer from the device within 10s")
+	timedOut := failed("no answer within 10s")
 	for name, test := range map[string]struct {
 		mangle func(id int64, reply string) []string
 		want   func(mcp.Result, error) bool
@@ -52,7 +52,7 @@ func TestHostileRepliesDoNotOutliveTheirCall(t *testing.T) {
 		"doubled":                   {func(_ int64, r string) []string { return []string{r, r, r} }, answered("true")},
 		"never":                     {func(int64, string) []string { return nil }, timedOut},
 		"wrong id only":             {instead(`{"jsonrpc":"2.0","id":4%d,"result":{}}`), timedOut},
-		"invalid JSON only":         {instead(`{"jsonrpc":"2.0","id":%d,"error":{"message":"a "quoted" word"}}`), timedOut},
+		"invalid JSON only":         {instead(`{"jsonrpc":"2.0","id":%d,"error":{"message":"a "quoted" word"}}`), refused(`a "quoted" word`)},
 		"neither result nor error":  {instead(`{"jsonrpc":"2.0","id":%d}`), failed("neither result nor error")},
 		"both null":                 {instead(`{"jsonrpc":"2.0","id":%d,"result":null,"error":null}`), failed("neither result nor error")},
 		"error and null result":     {instead(`{"jsonrpc":"2.0","id":%d,"result":null,"error":{"message":"no"}}`), refused("no")},
@@ -72,7 +72,7 @@ func TestHostileRepliesDoNotOutliveTheirCall(t *testing.T) {
 		"isError is a string":       {instead(`{"jsonrpc":"2.0","id":%d,"result":{"content":[],"isError":"yes"}}`), answered("")},
 		"isError":                   {instead(`{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"no"}],"isError":true}}`), refused("no")},
 		"structured only":           {instead(`{"jsonrpc":"2.0","id":%d,"result":{"structuredContent":{"a":[1]}}}`), answered(`{"a":[1]}`)},
-		"asks for input":            {instead(`{"jsonrpc":"2.0","id":%d,"result":{"resultType":"input_required","inputRequests":{"a":{}},"content":[]}}`), answered("")},
+		"asks for input":            {instead(`{"jsonrpc":"2.0","id":%d,"result":{"resultType":"input_required","inputRequests":{"a":{}},"content":[]}}`), refused("the tool asks for input that nobody can give")},
 		"unknown content":           {instead(`{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"smell"},{"type":"text","text":"b"}]}}`), answered("[smell content]\nb")},
 		"no version":                {instead(`{"id":%d,"result":{"content":[{"type":"text","text":"a"}]}}`), answered("a")},
 		"deep":                      {instead(`{"jsonrpc":"2.0","id":%d,"result":{"content":[` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `]}}`), answered(strings.Repeat("[", 5000) + strings.Repeat("]", 5000))},
@@ -127,7 +127,7 @@ func TestImages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, d := newFakeDevice(t, mcp.Config{ResultLimit: 256}, fakeTool{name: "tool"})
+				f, d := newFakeDevice(t, mcp.Config{ImageLimit: 256}, fakeTool{name: "tool"})
 				f.mangle = func(id int64, _ string) []string {
 					return []string{fmt.Sprintf(`{"id":%d,"result":{"content":[%s]}}`, id, test.content)}
 				}
@@ -284,7 +284,7 @@ func TestUninvitedMessagesAreCounted(t *testing.T) {
 		d.Receive(json.RawMessage(`{"id":5,"result":{}}`)) // something else is
 		d.Receive(nil)
 		d.Receive(json.RawMessage(`{`))
-		if u, m := counters.Unexpected.Load(), counters.Malformed.Load(); u != 3 || m != 2 {
+		if u, m := counters.Unexpected.Load(), counters.Malformed.Load(); u != 2 || m != 3 {
 			t.Errorf("unexpected %d, malformed %d", u, m)
 		}
 		f.busy(0)

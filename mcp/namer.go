@@ -22,7 +22,8 @@ type namer struct {
 }
 
 // name returns the tool's name for the model. The first tool to want a name gets
-// it; one that wants a taken name gets it with a hash of its own identity.
+// it; one that wants a taken name gets its source's label in front. Where that is
+// taken or too long, too, it gets a hash of its own identity behind.
 func (n *namer) name(id toolID) string {
 	if name, ok := n.names[id]; ok {
 		return name
@@ -30,12 +31,22 @@ func (n *namer) name(id toolID) string {
 	if n.names == nil {
 		n.names, n.tools = map[toolID]string{}, map[string]toolID{}
 	}
-	name := plainName(id.name)
-	if _, taken := n.tools[name]; taken || name == "" {
-		name = n.hashedName(id, name)
+	plain := plainName(id.name)
+	name := plain
+	if !n.free(name) && plain != "" {
+		name = plainName(id.source) + "_" + plain
+	}
+	if !n.free(name) || len(name) > maxModelName {
+		name = n.hashedName(id, plain)
 	}
 	n.names[id], n.tools[name] = name, id
 	return name
+}
+
+// free reports whether name is one and not taken.
+func (n *namer) free(name string) bool {
+	_, taken := n.tools[name]
+	return !taken && name != ""
 }
 
 // tool returns the tool that was given this name.
@@ -76,7 +87,7 @@ func (n *namer) hashedName(id toolID, plain string) string {
 	digits := hex.EncodeToString(sum[:])
 	for length := 6; ; length++ {
 		name := clip(plain, maxModelName-length-1) + "_" + digits[:length]
-		if _, taken := n.tools[name]; !taken || length == maxModelName-1 {
+		if n.free(name) || length == maxModelName-1 {
 			return name
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -22,21 +23,18 @@ type reply struct {
 	err    json.RawMessage // nil if absent or null
 }
 
-// decodeReply reads the envelope of a reply. "jsonrpc" is not looked at: a reply
-// is known by its id.
-func decodeReply(payload json.RawMessage) (reply, error) {
-	var e struct {
-		ID     json.RawMessage `json:"id"`
-		Method json.RawMessage `json:"method"`
-		Result json.RawMessage `json:"result"`
-		Error  json.RawMessage `json:"error"`
-	}
-	if err := json.Unmarshal(payload, &e); err != nil {
-		return reply{}, fmt.Errorf("not a JSON object: %w", err)
-	}
-	if e.Method != nil {
-		return reply{}, errors.New("a request or notification where only replies are expected")
-	}
+// An envelope is a message of a device, undecoded.
+type envelope struct {
+	ID     json.RawMessage `json:"id"`
+	Method json.RawMessage `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+// reply reads the envelope of a reply. "jsonrpc" is not looked at: a reply is
+// known by its id.
+func (e *envelope) reply() (reply, error) {
 	id, err := strconv.ParseInt(string(e.ID), 10, 32)
 	if err != nil || id < 1 || id > math.MaxInt32 {
 		return reply{}, errors.New(`"id" is no number that was ever sent`)
@@ -82,7 +80,7 @@ func (r reply) failure() error {
 	case r.err != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: clip(errorMessage(r.err), maxErrorText)}
 	case r.result == nil:
-		return errors.New("the device's reply has neither result nor error")
+		return errors.New("the reply has neither result nor error")
 	}
 	return nil
 }
@@ -98,9 +96,12 @@ func clip(s string, n int) string {
 	return s[:n]
 }
 
+// plain is s as valid UTF-8, cut to at most n bytes before that.
+func plain(s string, n int) string { return strings.ToValidUTF8(clip(s, n), "\uFFFD") }
+
 // initializeResult keeps who the device is and states the rest itself: the SDK
 // refuses versions and types it does not know, and nothing depends on them.
-func initializeResult(r reply) (json.RawMessage, error) {
+func initializeResult(r reply, version string) (json.RawMessage, error) {
 	if err := r.failure(); err != nil {
 		return nil, err
 	}
@@ -112,13 +113,26 @@ func initializeResult(r reply) (json.RawMessage, error) {
 	}
 	_ = json.Unmarshal(r.result, &in) // what cannot be read stays empty
 	return json.Marshal(&sdk.InitializeResult{
-		ProtocolVersion: protocolVersion,
+		ProtocolVersion: version,
 		Capabilities:    &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		ServerInfo: &sdk.Implementation{
 			Name:    clip(in.ServerInfo.Name, maxToolName),
 			Version: clip(in.ServerInfo.Version, maxToolName),
 		},
 	})
+}
+
+// greetingResult is initializeResult for servers: the revision is the one that
+// the server answers with, the oldest where the SDK does not know that.
+func greetingResult(r reply) (json.RawMessage, error) {
+	var in struct {
+		ProtocolVersion string `json:"protocolVersion"`
+	}
+	_ = json.Unmarshal(r.result, &in) // what cannot be read stays empty
+	if in.ProtocolVersion > newestLegacy || !slices.Contains(sdk.SupportedProtocolVersions(), in.ProtocolVersion) {
+		in.ProtocolVersion = protocolVersion
+	}
+	return initializeResult(r, in.ProtocolVersion)
 }
 
 // listResult reads one page of tools itself and leaves the SDK only the cursor:
@@ -162,12 +176,17 @@ func callResult(r reply) (json.RawMessage, error) {
 			Content           json.RawMessage `json:"content"`
 			StructuredContent json.RawMessage `json:"structuredContent"`
 			IsError           any             `json:"isError"`
+			ResultType        any             `json:"resultType"`
 		}
 		if json.Unmarshal(r.result, &in) != nil {
 			in.Content = r.result // no object: it is all the content there is
 		}
 		out.IsError = in.IsError == true
 		out.Content = appendContent(out.Content, notNull(in.Content))
+		if in.ResultType == "input_required" && len(out.Content) == 0 {
+			out.IsError = true // the only answer such a result can have, as nobody is asked
+			out.Content = append(out.Content, &sdk.TextContent{Text: "the tool asks for input that nobody can give"})
+		}
 		if structured := notNull(in.StructuredContent); len(out.Content) == 0 && structured != nil {
 			out.Content = append(out.Content, &sdk.TextContent{Text: string(structured)})
 		}
@@ -256,7 +275,7 @@ func readTool(raw json.RawMessage) (toolText, bool) {
 	}
 	var compact bytes.Buffer
 	if schema := notNull(in.InputSchema); schema != nil && schema[0] == '{' && json.Compact(&compact, schema) == nil {
-		t.schema = compact.String()
+		t.schema = strings.ToValidUTF8(compact.String(), "\uFFFD")
 	}
 	return t, true
 }
@@ -310,7 +329,7 @@ func (l *listing) add(page []toolText, next string) string {
 	case next == "":
 		return ""
 	case l.cursors[next]:
-		return "the device's cursors go in a circle"
+		return "the cursors go in a circle"
 	case l.pages == maxPages:
 		return fmt.Sprintf("more than %d pages", maxPages)
 	}

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -11,11 +12,10 @@ import (
 const truncated = "… [truncated]"
 
 // toResult makes of an SDK result what a model reads, at most limit bytes of
-// text and as much of images.
-func toResult(res *sdk.CallToolResult, limit int) Result {
+// text, and images of at most room bytes together.
+func toResult(res *sdk.CallToolResult, limit, room int) Result {
 	r := Result{IsError: res.IsError}
 	var b strings.Builder
-	room := limit
 	for i, content := range res.Content {
 		if i > 0 {
 			b.WriteByte('\n')
@@ -35,6 +35,9 @@ func toResult(res *sdk.CallToolResult, limit int) Result {
 		if b.Len() > limit {
 			break
 		}
+	}
+	if structured, err := json.Marshal(res.StructuredContent); err == nil && res.StructuredContent != nil && len(res.Content) == 0 {
+		b.Write(structured) // a server should repeat it as text; some do not
 	}
 	r.Text = b.String()
 	if len(r.Text) > limit {

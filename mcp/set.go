@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -19,10 +20,20 @@ const upgradeFirmware = "self.upgrade_firmware"
 type Member struct {
 	Label  string
 	Source Source
+	// Guarded, if not nil, reports the tools that do what cannot be undone by a
+	// word, such as those of locks and alarms. They are there only for a role
+	// whose Allow names them: by a pattern whose part for the tool's own name is
+	// more than asterisks. Neither an empty Allow nor "*" nor "house:*" does.
+	Guarded func(name string) bool
+	// Hide, if not nil, is asked at every request which tools are of no use in
+	// this conversation now. It must be quick, and safe for concurrent use.
+	Hide func(name string) bool
 }
 
-// Rules say which tools a role has. Patterns are those of [path.Match] and match
-// a tool's name as its source gives it; * matches a slash, too.
+// Rules say which tools a role has. Patterns are those of [path.Match], except
+// that * matches a slash, too. They match a tool's name as its source gives it:
+// "self.camera.*". One with a colon also matches the source's label, a colon and
+// that name: "weather:*" is all of the source weather.
 type Rules struct {
 	Allow []string // what the model may see; empty means everything
 	Deny  []string // what it may not, even if allowed
@@ -43,21 +54,36 @@ func (r Rules) Check() error {
 	return nil
 }
 
-// visible reports whether the model may see and call t.
-func (r Rules) visible(t Tool) bool {
-	if t.UserOnly || t.Name == upgradeFirmware {
+// visible reports whether the model may see and call t of m.
+func (r Rules) visible(m Member, t Tool) bool {
+	if t.UserOnly || t.Name == upgradeFirmware || matchAny(r.Deny, m.Label, t.Name) {
 		return false
 	}
-	return (len(r.Allow) == 0 || matchAny(r.Allow, t.Name)) && !matchAny(r.Deny, t.Name)
+	if m.Guarded != nil && m.Guarded(t.Name) {
+		return slices.ContainsFunc(r.Allow, func(p string) bool { return names(p) && matches(p, m.Label, t.Name) })
+	}
+	return len(r.Allow) == 0 || matchAny(r.Allow, m.Label, t.Name)
 }
 
-func matchAny(patterns []string, name string) bool {
-	for _, p := range patterns {
-		if ok, _ := match(p, name); ok { // NewSet has checked the patterns
-			return true
-		}
+func matchAny(patterns []string, label, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, label, name) })
+}
+
+// matches reports whether a pattern, which NewSet has checked, is for a tool.
+func matches(pattern, label, name string) bool {
+	if ok, _ := match(pattern, name); ok {
+		return true
 	}
-	return false
+	if !strings.Contains(pattern, ":") {
+		return false
+	}
+	ok, _ := match(pattern, label+":"+name)
+	return ok
+}
+
+// names reports whether a pattern says something of a tool's own name.
+func names(pattern string) bool {
+	return strings.Trim(pattern[strings.LastIndexByte(pattern, ':')+1:], "*") != ""
 }
 
 // match is path.Match without a separator: tool names are not paths.
@@ -73,13 +99,23 @@ type Set struct {
 	rules   Rules
 	members []Member
 
-	mu    sync.Mutex
-	names namer
+	mu      sync.Mutex
+	names   namer
+	shelves []shelf // by member
 }
 
-// NewSet joins sources. Their order is that of the tools, and where two tools
-// would have one name, the first keeps it. It returns an error for a malformed
-// pattern or a label used twice.
+// A shelf is what a Set has made of one member's tools.
+type shelf struct {
+	valid   bool   // version is that of the tools
+	version uint64 // of the source
+	tools   []Tool // those the role may see, named for the model; never changed
+	own     []string
+}
+
+// NewSet joins sources. Their order is that of the tools. Where two tools would
+// have one name, the first to be listed keeps it, and the other gets its source's
+// label in front. It returns an error for a malformed pattern or a label used
+// twice.
 func NewSet(rules Rules, members ...Member) (*Set, error) {
 	if err := rules.Check(); err != nil {
 		return nil, err
@@ -91,39 +127,80 @@ func NewSet(rules Rules, members ...Member) (*Set, error) {
 		}
 		labels[m.Label] = true
 	}
-	return &Set{rules: rules, members: members}, nil
+	return &Set{rules: rules, members: members, shelves: make([]shelf, len(members))}, nil
 }
 
 // Tools lists what the model may call now, named for it. A source that is not
-// ready has no tools yet; a tool keeps its name through the life of the Set.
+// ready, or has gone, has no tools; a tool keeps its name through the life of the
+// Set, and gets it back when its source returns. The caller owns the slice, and
+// nobody may change the schemas.
 func (s *Set) Tools() []Tool {
-	var tools []Tool
-	for _, m := range s.members {
-		for _, t := range m.Source.Tools() {
-			if !s.rules.visible(t) {
-				continue
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for i := range s.members {
+		n += len(s.shelf(i).tools)
+	}
+	tools := make([]Tool, 0, n)
+	for i, m := range s.members {
+		for j, t := range s.shelves[i].tools {
+			if m.Hide == nil || !m.Hide(s.shelves[i].own[j]) {
+				tools = append(tools, t)
 			}
-			s.mu.Lock()
-			t.Name = s.names.name(toolID{m.Label, t.Name})
-			s.mu.Unlock()
-			tools = append(tools, t)
 		}
 	}
 	return tools
 }
 
-// Call runs the tool the model knows as name. A name that [Set.Tools] has not
-// shown gives [ErrUnknownTool]; all else is as with [Source].
-func (s *Set) Call(ctx context.Context, name string, args json.RawMessage) (Result, error) {
-	s.mu.Lock()
-	id, ok := s.names.tool(name)
-	s.mu.Unlock()
-	if ok {
-		for _, m := range s.members {
-			if m.Label == id.source {
-				return m.Source.Call(ctx, id.name, args)
-			}
-		}
+// shelf brings the shelf of member i up to date. A source that tells no version
+// is asked for its tools each time.
+func (s *Set) shelf(i int) *shelf {
+	m, shelf := &s.members[i], &s.shelves[i]
+	version, versioned := uint64(0), false
+	if v, ok := m.Source.(Versioned); ok {
+		version, versioned = v.Version(), true // before the tools: rather too old than too new
 	}
-	return Result{}, fmt.Errorf("tool %q: %w; call one of those offered", name, ErrUnknownTool)
+	if shelf.valid && versioned && version == shelf.version {
+		return shelf
+	}
+	all := m.Source.Tools()
+	shelf.tools, shelf.own = make([]Tool, 0, len(all)), make([]string, 0, len(all))
+	for _, t := range all {
+		if !s.rules.visible(*m, t) {
+			continue
+		}
+		shelf.own = append(shelf.own, t.Name)
+		t.Name = s.names.name(toolID{m.Label, t.Name})
+		shelf.tools = append(shelf.tools, t)
+	}
+	shelf.version, shelf.valid = version, true
+	return shelf
+}
+
+// Call runs the tool the model knows as name. It is refused with
+// [ErrUnknownTool] where [Set.Tools] would not show it now, whatever the model
+// remembers; all else is as with [Source].
+func (s *Set) Call(ctx context.Context, name string, args json.RawMessage) (Result, error) {
+	m, own, why := s.find(name)
+	if why != "" {
+		return Result{}, fmt.Errorf("tool %q: %w; %s", name, ErrUnknownTool, why)
+	}
+	return m.Source.Call(ctx, own, args)
+}
+
+// find returns whose tool the model's name is, and its own name, or why it
+// cannot be called, in words for the model.
+func (s *Set) find(name string) (m Member, own, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, ok := s.names.tool(name)
+	if !ok {
+		return Member{}, "", "call one of those offered"
+	}
+	i := slices.IndexFunc(s.members, func(m Member) bool { return m.Label == id.source })
+	m = s.members[i]
+	if !slices.Contains(s.shelf(i).own, id.name) || m.Hide != nil && m.Hide(id.name) {
+		return Member{}, "", "it is not available any more; say so, or call one of those offered"
+	}
+	return m, id.name, ""
 }

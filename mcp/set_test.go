@@ -124,6 +124,137 @@ func TestRules(t *testing.T) {
 	}
 }
 
+func TestLabelsInRules(t *testing.T) {
+	device := shelfOf("device", "self.get_status", "get_time")
+	weather := shelfOf("weather", "forecast", "get_time")
+	for name, test := range map[string]struct {
+		rules mcp.Rules
+		want  string
+	}{
+		"a whole source":      {mcp.Rules{Deny: []string{"weather:*"}}, "self_get_status get_time"},
+		"only one source":     {mcp.Rules{Allow: []string{"weather:*"}}, "forecast get_time"},
+		"one of its tools":    {mcp.Rules{Deny: []string{"weather:get_*"}}, "self_get_status get_time forecast"},
+		"labels by pattern":   {mcp.Rules{Deny: []string{"[dw]e*:get_time"}}, "self_get_status forecast"},
+		"not without a colon": {mcp.Rules{Deny: []string{"weather*", "device"}}, "self_get_status get_time forecast weather_get_time"},
+		"another's label":     {mcp.Rules{Deny: []string{"other:*"}}, "self_get_status get_time forecast weather_get_time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(toolNames(newSet(t, test.rules, device, weather).Tools()), " "); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestGuardedToolsMustBeNamed(t *testing.T) {
+	home := shelfOf("home", "turn_on", "unlock")
+	guarded := func(name string) bool { return name == "unlock" }
+	for allow, want := range map[string]string{
+		"":               "turn_on",
+		"*":              "turn_on",
+		"home:*":         "turn_on",
+		"**":             "turn_on",
+		"unlock":         "unlock",
+		"*lock":          "unlock",
+		"home:un*":       "unlock",
+		"*,home:unlock":  "turn_on unlock",
+		"turn_*,unlock*": "turn_on unlock",
+		"other:unlock,*": "turn_on",
+	} {
+		var rules mcp.Rules
+		if allow != "" {
+			rules.Allow = strings.Split(allow, ",")
+		}
+		set, err := mcp.NewSet(rules, mcp.Member{Label: "home", Source: home, Guarded: guarded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(toolNames(set.Tools()), " "); got != want {
+			t.Errorf("allow %q: %q, want %q", allow, got, want)
+		}
+	}
+}
+
+func TestNamesThatCollideGetTheirLabel(t *testing.T) {
+	long := strings.Repeat("x", 60)
+	set := newSet(t, mcp.Rules{}, shelfOf("device", "search", long), shelfOf("web", "search", long, "web_search", "a.b"), shelfOf("Küche", "search", "a b"))
+	got := toolNames(set.Tools())
+	want := []string{"search", long, "web_search", "", "", "a_b", "K_che_search", "K_che_a_b"}
+	for i := range want {
+		if want[i] == "" && (!modelName.MatchString(got[i]) || slices.Contains(want, got[i])) || want[i] != "" && got[i] != want[i] {
+			t.Errorf("tool %d is named %q, want %q", i, got[i], want[i])
+		}
+	}
+}
+
+func TestHiddenAndLostToolsAreRefused(t *testing.T) {
+	hidden := false
+	device := shelfOf("device", "a", "b")
+	set, err := mcp.NewSet(mcp.Rules{}, mcp.Member{Label: "device", Source: device, Hide: func(name string) bool { return hidden && name == "b" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := toolNames(set.Tools()); len(got) != 2 {
+		t.Fatalf("tools %v", got)
+	}
+	refused := func(name string) {
+		t.Helper()
+		if slices.Contains(toolNames(set.Tools()), name) {
+			t.Errorf("%s is shown", name)
+		}
+		if res, err := set.Call(t.Context(), name, nil); !errors.Is(err, mcp.ErrUnknownTool) || !strings.Contains(err.Error(), "not available any more") {
+			t.Errorf("%s: %+v, %v", name, res, err)
+		}
+	}
+	hidden = true
+	refused("b")
+	all := device.tools
+	device.tools = nil // the source goes away
+	refused("a")
+	device.tools, hidden = all, false
+	for _, name := range []string{"a", "b"} {
+		if res, err := set.Call(t.Context(), name, nil); err != nil || res.Text != "device:"+name {
+			t.Errorf("%s again: %+v, %v", name, res, err)
+		}
+	}
+	device.tools = shelfOf("", "user.a").tools
+	device.tools[0].Name = "a" // the same tool, for people now
+	refused("a")
+}
+
+// A counted shelf tells its version and counts how often it is asked.
+type counted struct {
+	*shelf
+	version uint64
+	asked   int
+}
+
+func (c *counted) Version() uint64   { return c.version }
+func (c *counted) Tools() []mcp.Tool { c.asked++; return c.shelf.Tools() }
+
+func TestVersionedSourcesAreAskedOnce(t *testing.T) {
+	c := &counted{shelf: shelfOf("device", "a", "b")}
+	set, err := mcp.NewSet(mcp.Rules{Deny: []string{"b"}}, mcp.Member{Label: "device", Source: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if tools := set.Tools(); len(tools) != 1 {
+			t.Fatalf("%v", tools)
+		} else {
+			tools[0].Name = "mine" // the slice is the caller's
+		}
+		if _, err := set.Call(t.Context(), "a", nil); err != nil {
+			t.Error(err)
+		}
+	}
+	c.tools = shelfOf("", "a", "c").tools
+	c.version++
+	if got := strings.Join(toolNames(set.Tools()), " "); got != "a c" || c.asked != 2 {
+		t.Errorf("tools %q, asked %d times", got, c.asked)
+	}
+}
+
 func TestTheModelReachesOnlyWhatItIsShown(t *testing.T) {
 	device := shelfOf("device", "self.get_device_status", "self.upgrade_firmware", "user.reboot", "secret")
 	set := newSet(t, mcp.Rules{Deny: []string{"secret"}}, device)

@@ -19,6 +19,13 @@ type Source interface {
 	Call(ctx context.Context, name string, args json.RawMessage) (Result, error)
 }
 
+// A Versioned source tells a [Set] whether its tools are those of last time. The
+// version must rise no later than Tools tells of a change.
+type Versioned interface {
+	Source
+	Version() uint64
+}
+
 // A Tool describes one callable function.
 type Tool struct {
 	Name        string // as its source names it
@@ -36,7 +43,7 @@ type Result struct {
 	Text string
 	// IsError reports that the tool ran and failed, or was refused.
 	IsError bool
-	// Images are the pictures of the answer that fit in the result limit.
+	// Images are the pictures of the answer that fit in the limit.
 	Images []Image
 }
 
@@ -51,16 +58,16 @@ type Image struct {
 // error.
 var (
 	// ErrUnknownTool means that the source has no tool of this name, or that
-	// the tool is not for the model.
+	// the tool is not for the model, or not now.
 	ErrUnknownTool = errors.New("unknown tool")
 	// ErrArguments means that the arguments are not one JSON object of
 	// acceptable size. Nothing was sent.
 	ErrArguments = errors.New("bad arguments")
 	// ErrTimeout means that no usable answer came within the limit. The tool
 	// may have run all the same.
-	ErrTimeout = errors.New("no answer from the device")
+	ErrTimeout = errors.New("no answer")
 	// ErrBusy means that too many calls already wait. Nothing was sent.
-	ErrBusy = errors.New("too many calls waiting for the device")
-	// ErrClosed means that the device is gone.
-	ErrClosed = errors.New("device disconnected")
+	ErrBusy = errors.New("too many calls under way")
+	// ErrClosed means that the device or server is gone.
+	ErrClosed = errors.New("disconnected")
 )

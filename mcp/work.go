@@ -139,10 +139,13 @@ func (d *Device) visit() error {
 		return d.discoveryFailed(err)
 	}
 	defer session.Close() // its error is that of conn.Close, which has none
-	if !d.isDiscovered() {
+	switch known, stale := d.knowledge(); {
+	case !known:
 		if err := d.discover(ctx, session, c, began); err != nil {
 			return d.discoveryFailed(err)
 		}
+	case stale:
+		d.rediscover(ctx, session, c)
 	}
 	for next := d.next(); next != nil; next = d.next() {
 		next.done <- d.run(ctx, session, c, next)
@@ -150,10 +153,13 @@ func (d *Device) visit() error {
 	return nil
 }
 
-func (d *Device) isDiscovered() bool {
+// knowledge reports whether the tools are known, and whether they have changed;
+// if so, the caller lists them again.
+func (d *Device) knowledge() (known, stale bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.discovered
+	stale, d.stale = d.stale, false
+	return d.discovered, stale
 }
 
 // discoveryFailed arranges for another attempt and returns what a caller who
@@ -191,22 +197,45 @@ func (d *Device) discover(ctx context.Context, session *sdk.ClientSession, c *co
 	if err != nil {
 		return err
 	}
+	d.setTools(texts)
+	close(d.ready)
+	d.cfg.Counters.Discovered.Add(1)
+	info := session.InitializeResult().ServerInfo
+	d.log.Info("device told its tools", "board", info.Name, "firmware", info.Version,
+		"tools", len(texts), "took_ms", time.Since(began).Milliseconds())
+	return nil
+}
+
+// rediscover learns the device's tools again. Where that fails, they stay as they
+// were.
+func (d *Device) rediscover(ctx context.Context, session *sdk.ClientSession, c *conn) {
+	texts, err := d.list(ctx, session, c)
+	if err != nil {
+		d.log.Warn("device did not tell its new tools", "error", err)
+		return
+	}
+	d.setTools(texts)
+	d.log.Info("device changed its tools", "tools", len(texts))
+}
+
+// setTools notes what the device has told.
+func (d *Device) setTools(texts []toolText) {
 	tools := make([]unique.Handle[toolText], len(texts))
 	for i, t := range texts {
 		tools[i] = unique.Make(t)
 	}
 	d.mu.Lock()
-	d.discovered = true
+	defer d.mu.Unlock()
+	d.listed = time.Now()
+	if !d.discovered || !slices.Equal(tools, d.tools) {
+		d.version.Add(1)
+	}
 	d.tools = tools
-	d.wanted = false
-	d.greeting = json.RawMessage(`{}`) // said once, in the log line below
-	d.mu.Unlock()
-	close(d.ready)
-	d.cfg.Counters.Discovered.Add(1)
-	info := session.InitializeResult().ServerInfo
-	d.log.Info("device told its tools", "board", info.Name, "firmware", info.Version,
-		"tools", len(tools), "took_ms", time.Since(began).Milliseconds())
-	return nil
+	if !d.discovered {
+		d.discovered = true
+		d.wanted = false
+		d.greeting = json.RawMessage(`{}`) // said once, in the log
+	}
 }
 
 // list reads the pages of tools/list. A listing that would not end, or breaks
@@ -252,7 +281,7 @@ func (d *Device) run(ctx context.Context, session *sdk.ClientSession, c *conn, n
 		d.log.Warn("tool call failed", "tool", next.name, "took_ms", took, "error", err)
 		return outcome{err: err}
 	}
-	r := toResult(res, d.cfg.ResultLimit)
+	r := toResult(res, d.cfg.ResultLimit, d.cfg.ImageLimit)
 	d.log.Debug("tool called", "tool", next.name, "took_ms", took, "is_error", r.IsError, "bytes", len(r.Text))
 	return outcome{result: r}
 }
