@@ -32,7 +32,9 @@ type Config struct {
 	Apology       Clip          // spoken when a provider fails; needs none itself
 	Endpointing   Endpointing   //
 	Lead          time.Duration // how far ahead of the speaker packets are sent
+	LeadMost      time.Duration // how far where the network asks for more
 	StartHold     time.Duration // from Start to the first packet
+	Spacing       time.Duration // between two packets at least, also where the lead is yet to be made
 	Repeat        time.Duration // on a path that loses packets, each is repeated after this; 0 never
 	StopMargin    time.Duration // from the end of playout to Stop
 	ManualTail    time.Duration // how long audio may still arrive after a manual stop
@@ -42,6 +44,8 @@ type Config struct {
 	NoPath        time.Duration // how long a reply waits for somewhere to send it
 	ToolTimeout   time.Duration // the longest any tool may take
 	ToolRounds    int           // how often the model may call tools for one reply
+	Filler        string        // spoken once in a reply when tools take long and nothing was said; "" for never
+	FillAfter     time.Duration // how long tools may take before that
 	History       int           // messages kept for the model
 	MaxReplyRunes int           // of one reply's text; a model that never ends is cut here
 }
@@ -56,7 +60,10 @@ type Clip struct {
 // suggest.
 //
 // Lead is three packets: devices play the first at once, so less means gaps,
-// and the smallest queue in the field (firmware 1.6.0) holds five. StartHold
+// and the smallest queue in the field (firmware 1.6.0) holds five, of which
+// LeadMost leaves one free. Spacing keeps the packets that make the lead from
+// overtaking each other on Wi-Fi, where a device drops those overtaken: of a
+// burst of three, the first syllable. StartHold
 // covers a device's way into speaking, on which it discards what has arrived
 // (docs/protocol.md). StopMargin is two packets for the network. A manual stop
 // goes by MQTT and may overtake the last audio, hence ManualTail.
@@ -66,7 +73,9 @@ func DefaultConfig() Config {
 		NotUnderstood: "Sorry, I did not understand that.",
 		Endpointing:   DefaultEndpointing(),
 		Lead:          3 * PacketDuration,
+		LeadMost:      4 * PacketDuration,
 		StartHold:     150 * time.Millisecond,
+		Spacing:       40 * time.Millisecond,
 		StopMargin:    2 * PacketDuration,
 		ManualTail:    100 * time.Millisecond,
 		BargeIn:       500 * time.Millisecond,
@@ -75,6 +84,8 @@ func DefaultConfig() Config {
 		NoPath:        5 * time.Second,
 		ToolTimeout:   35 * time.Second,
 		ToolRounds:    5,
+		Filler:        "One moment, please.",
+		FillAfter:     2500 * time.Millisecond,
 		History:       40,
 		MaxReplyRunes: 8000,
 	}
@@ -99,8 +110,14 @@ type Device interface {
 	Repeat() error              // the last packet once more
 	Play(packet []byte) error   // one Opus packet of PacketDuration, valid during the call
 	Stop()                      // the reply has been heard, or cut
-	End(reason string)          // nobody has said anything for long: end the session
+	End(reason string)          // end the session, for [EndSilence] or [EndAsked]
 }
+
+// Why a conversation ends its session.
+const (
+	EndSilence = "silence" // nobody has said anything for long
+	EndAsked   = "asked"   // by HangUp
+)
 
 // A Conversation is one device's open audio channel: it owns all that is said
 // on it. Only Run touches its state; Hear and the signals may be called from any
@@ -119,29 +136,34 @@ type Conversation struct {
 	work  sync.WaitGroup  // every goroutine this conversation has started
 
 	// Owned by Run.
-	up        uplink
-	ends      endpointer
-	mode      Mode
-	listening bool
-	held      held   // audio that came while not listening
-	deaf      uint64 // pieces of audio the recogniser did not take
-	woken     bool   // a wake word was reported since the last listen start
-	ear       *ear   // the recogniser run that is being fed
-	asked     []*ear // recogniser runs that are closed and not answered yet, oldest first
-	turn      *turn
-	path      bool
-	released  time.Time // when the user said to have finished
-	tailUntil time.Time // after that, audio is accepted until then
-	endpoint  time.Time // when the utterance ends unless speech resumes
-	answerAt  time.Time // when pending text is answered unless speech resumes
-	paused    time.Time // zero unless a possible interruption is pending
-	repeatAt  time.Time // when the last packet is repeated; zero for not
-	skew      skew      // between audio and messages
-	horizon   time.Time // when everything sent will have been heard
-	lastSound time.Time // when somebody last said something, or pressed a button
-	history   []Message
-	turns     int
-	timer     *time.Timer
+	up         uplink
+	ends       endpointer
+	mode       Mode
+	listening  bool
+	listened   bool   // a listen start has come
+	held       held   // audio that came while not listening
+	deaf       uint64 // pieces of audio the recogniser did not take
+	woken      bool   // a wake word was reported since the last listen start
+	ear        *ear   // the recogniser run that is being fed
+	asked      []*ear // recogniser runs that are closed and not answered yet, oldest first
+	turn       *turn
+	path       bool
+	released   time.Time // when the user said to have finished
+	tailUntil  time.Time // after that, audio is accepted until then
+	endpoint   time.Time // when the utterance ends unless speech resumes
+	answerAt   time.Time // when pending text is answered unless speech resumes
+	paused     time.Time // zero unless a possible interruption is pending
+	repeatAt   time.Time // when the last packet is repeated; zero for not
+	skew       skew      // between audio and messages
+	lineBefore Line      // at the end of the turn before
+	horizon    time.Time // when everything sent will have been heard
+	lastSound  time.Time // when somebody last said something, or pressed a button
+	floor      time.Time // until then the user has the word, and nothing is said unasked
+	resumes    time.Time // until then the device's listen start after a reply is waited for
+	leaving    bool      // the session ends when everything has been said
+	history    []Message
+	turns      int
+	timer      *time.Timer
 }
 
 // New returns a conversation ready to Run. The detector is closed by Run.
@@ -167,21 +189,27 @@ func (c *Conversation) Remember(history []Message) { c.history = slices.Clone(hi
 
 // Stats are what became of a device's packets.
 type Stats struct {
-	Refused uint64 // the conversation had fallen behind
-	Late    uint64 // came after their place had been passed
-	Lost    uint64 // concealed or skipped
-	Unheard uint64 // pieces of audio that a stuck recogniser did not take
-	Expired uint64 // pieces of audio that waited too long for a listen start
+	Refused  uint64 // the conversation had fallen behind
+	Late     uint64 // came after their place had been passed
+	Lost     uint64 // concealed or skipped
+	Unheard  uint64 // pieces of audio that a stuck recogniser did not take
+	Expired  uint64 // pieces of audio that waited too long for a listen start
+	Unspoken uint64 // texts that Say refused
 }
 
 // Stats must be called after Run has returned.
 func (c *Conversation) Stats() Stats {
-	return Stats{c.dropped.Load(), c.up.late, c.up.lost, c.deaf, c.held.expired}
+	return Stats{c.dropped.Load(), c.up.late, c.up.lost, c.deaf, c.held.expired, c.refused.Load()}
 }
 
-// History is what was said, as the user heard it. It must be called after Run
-// has returned.
-func (c *Conversation) History() []Message { return c.history }
+// History is what was said, as the user heard it, without pictures: nobody can
+// say how long it will be kept. It must be called after Run has returned.
+func (c *Conversation) History() []Message {
+	for i, m := range c.history {
+		c.history[i] = m.WithoutImages()
+	}
+	return c.history
+}
 
 // Run serves the conversation until ctx ends. When it returns, every goroutine
 // it started has returned, too.
@@ -193,12 +221,15 @@ func (c *Conversation) Run(ctx context.Context) {
 	defer c.work.Wait()
 	defer cancel()
 	defer c.timer.Stop()
-	defer c.interrupt("session end")
+	defer c.phase.Store(uint32(Idle))
+	defer c.interrupt(endOfSession)
 	for {
 		// One reading of the clock decides what may be taken and when to look
 		// again: between two, a deadline could pass unseen.
 		now := time.Now()
 		out, notes := c.downlink(now)
+		prompts := c.mayPrompt(now)
+		c.phase.Store(uint32(c.doing()))
 		c.timer.Reset(c.wake(now).Sub(now))
 		select {
 		case <-ctx.Done():
@@ -219,6 +250,11 @@ func (c *Conversation) Run(ctx context.Context) {
 			c.note(n)
 		case m := <-c.late:
 			c.remember(m...)
+		case text := <-prompts:
+			c.prompt(ctx, text)
+		case <-c.hangUp:
+			c.leaving = true
+			c.leave()
 		case s, ok := <-out:
 			c.say(s, ok, time.Now())
 		}
@@ -237,6 +273,9 @@ func (c *Conversation) handle(ctx context.Context, s signal) {
 	switch s.kind {
 	case signalListenStart:
 		c.lastSound = now
+		if c.turn != nil || now.Before(c.floor) {
+			c.yieldFloor(now)
+		}
 		c.interrupt("listen start")
 		c.listen(ctx, s.mode)
 	case signalListenStop:
@@ -253,13 +292,17 @@ func (c *Conversation) handle(ctx context.Context, s signal) {
 		switch {
 		case !c.listening:
 			c.woken = true
+			c.yieldFloor(now)
 		case hasWords(s.text):
 			c.interrupt("typed text")
 			c.deafen()
 			c.answer(ctx, s.text, newTrace(c.mode, now, now))
 		}
+	case signalReady:
+		c.listened, c.lastSound = true, now
 	case signalAbort:
 		c.lastSound = now
+		c.yieldFloor(now)
 		c.interrupt("abort")
 		c.forgetAsked() // a device that has aborted must not be sent back to speaking
 	}
@@ -268,11 +311,12 @@ func (c *Conversation) handle(ctx context.Context, s signal) {
 // listen opens the ears. Audio that overtook the listen start is heard first.
 func (c *Conversation) listen(ctx context.Context, m Mode) {
 	c.deafen()
-	c.mode, c.listening, c.tailUntil = m, true, time.Time{}
+	c.mode, c.listening, c.listened, c.tailUntil = m, true, true, time.Time{}
 	now := time.Now()
 	early, first := c.held.take(now, c.woken)
+	c.up.restart()
 	c.skew.listenStart(now, first)
-	c.woken = false
+	c.woken, c.resumes = false, time.Time{}
 	if m == Manual {
 		c.openEar(ctx, nil)
 	}
@@ -321,6 +365,9 @@ func (c *Conversation) wake(now time.Time) time.Time {
 	soonest(c.endpoint)
 	soonest(c.answerAt)
 	soonest(c.up.deadline)
+	if free := later(c.floor, c.resumes); free.After(now) {
+		soonest(free) // a text to say may have come by then
+	}
 	if t := c.turn; t != nil {
 		soonest(c.turnWake(t, now))
 		soonest(c.repeatAt)
@@ -361,6 +408,6 @@ func (c *Conversation) tick(ctx context.Context, now time.Time) {
 		c.turnTick(t, now)
 	} else if c.idle() && due(c.lastSound.Add(c.cfg.Silence)) {
 		c.lastSound = now // once a period, should the session not end
-		c.dev.End("silence")
+		c.dev.End(EndSilence)
 	}
 }

@@ -72,8 +72,8 @@ func TestCadence(t *testing.T) {
 		b.after(20 * time.Second)
 		first := b.dev.frames[0]
 		for i, at := range b.dev.frames {
-			// Three packets at once, then one every 60 ms.
-			want := time.Duration(max(0, i-2)) * PacketDuration
+			// One every 40 ms until the lead is made, then one every 60 ms.
+			want := max(time.Duration(i)*40*ms, time.Duration(i-2)*PacketDuration)
 			if got := at.Sub(first); got != want {
 				t.Fatalf("packet %d sent %v after the first, want %v", i, got, want)
 			}
@@ -539,13 +539,13 @@ func TestPacketsAreRepeatedOnAPathThatLosesSome(t *testing.T) {
 				b.after(20 * time.Second)
 				want := 0
 				if lost {
-					want = len(b.dev.frames) - 2 // of the first three, sent together, only the last
+					want = len(b.dev.frames)
 				}
 				if got := len(b.dev.repeats); got != want {
 					t.Fatalf("%d of %d packets repeated, want %d", got, len(b.dev.frames), want)
 				}
 				for i, at := range b.dev.repeats {
-					if after := at.Sub(b.dev.frames[i+2]); after != 30*ms {
+					if after := at.Sub(b.dev.frames[i]); after != 30*ms {
 						t.Errorf("repeat %d comes %v after its packet", i, after)
 					}
 				}

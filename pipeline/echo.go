@@ -56,6 +56,20 @@ func NewEcho(cfg Config, vad Detector, dev Device, log *slog.Logger) (*Echo, err
 	}, nil
 }
 
+// Say refuses: an echo has no voice of its own.
+func (e *Echo) Say(string) bool { return false }
+
+// doing is the echo's phase.
+func (e *Echo) doing() Phase {
+	switch {
+	case e.speaking:
+		return Speaking
+	case e.listening:
+		return Listening
+	}
+	return Idle
+}
+
 // Remember does nothing: an echo forgets.
 func (e *Echo) Remember([]Message) {}
 
@@ -71,8 +85,10 @@ func (e *Echo) Run(ctx context.Context) {
 	e.lastSound = time.Now()
 	defer e.ends.detector.Close()
 	defer e.timer.Stop()
+	defer e.phase.Store(uint32(Idle))
 	defer e.quiet()
 	for {
+		e.phase.Store(uint32(e.doing()))
 		e.timer.Reset(time.Until(e.wake()))
 		select {
 		case <-ctx.Done():
@@ -81,6 +97,9 @@ func (e *Echo) Run(ctx context.Context) {
 			e.tick(time.Now())
 		case <-e.pathReady:
 			e.path = true
+		case <-e.hangUp:
+			e.quiet()
+			e.dev.End(EndAsked)
 		case p := <-e.packets:
 			e.hear(p)
 		case s := <-e.signals:
@@ -238,6 +257,6 @@ func (e *Echo) tick(now time.Time) {
 		}
 	default:
 		e.lastSound = now
-		e.dev.End("silence")
+		e.dev.End(EndSilence)
 	}
 }

@@ -11,6 +11,7 @@ import (
 // result is parted from its call.
 func (c *Conversation) remember(m ...Message) {
 	c.history = append(c.history, m...)
+	forgetPictures(c.history)
 	over := len(c.history) - c.cfg.History
 	if over <= 0 {
 		return
@@ -73,6 +74,16 @@ func heard(spans []span, complete bool, now time.Time) string {
 		out = joinWords(out, atWord(runes, n))
 	}
 	return out
+}
+
+// withoutFiller is what was said of a reply that began with the filler, which is
+// no answer: a model that reads it would take to it.
+func withoutFiller(said, filler string) string {
+	filler = strings.Join(strings.Fields(filler), " ")
+	if strings.HasPrefix(filler, said) {
+		return "" // it was cut within
+	}
+	return strings.TrimSpace(strings.TrimPrefix(said, filler))
 }
 
 func defaultPace(runes []rune) time.Duration {

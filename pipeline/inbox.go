@@ -9,6 +9,7 @@ const (
 	signalListenStop
 	signalDetect
 	signalAbort
+	signalReady
 )
 
 type signal struct {
@@ -20,19 +21,25 @@ type signal struct {
 // Bounds of a conversation's inboxes. Packets beyond the first are dropped and
 // counted: 64 are 3.8 s of audio, and a conversation that is so far behind
 // would answer nobody. Signals are limited to 50 a second by the broker and
-// handled in microseconds; one dropped is an error worth a log line.
+// handled in microseconds; one dropped is an error worth a log line. Texts to
+// say are refused when so many wait: nobody wants to hear more.
 const (
 	uplinkBound = 64
 	signalBound = 32
+	sayBound    = 8
 )
 
-// An inbox is how packets and signals reach an engine. Its methods may be called
-// from any goroutine and never block.
+// An inbox is how packets and signals reach an engine, and how others see what it
+// is doing. Its methods may be called from any goroutine and never block.
 type inbox struct {
 	packets   chan *packet
 	signals   chan signal
 	pathReady chan struct{} // one is enough
+	says      chan string   // taken when there is nothing else to hear or say
+	hangUp    chan struct{} // one is enough
 	dropped   atomic.Uint64 // packets refused because the inbox was full
+	refused   atomic.Uint64 // texts refused
+	phase     atomic.Uint32 // a Phase
 }
 
 func newInbox() inbox {
@@ -40,6 +47,8 @@ func newInbox() inbox {
 		packets:   make(chan *packet, uplinkBound),
 		signals:   make(chan signal, signalBound),
 		pathReady: make(chan struct{}, 1),
+		says:      make(chan string, sayBound),
+		hangUp:    make(chan struct{}, 1),
 	}
 }
 
@@ -59,6 +68,20 @@ func (i *inbox) Detect(text string) bool {
 // Abort says that the user does not want to hear the rest.
 func (i *inbox) Abort() bool { return i.signal(signal{kind: signalAbort}) }
 
+// Ready says that the device, which was asked to, has gone to speaking by itself:
+// it can be spoken to before it has ever listened.
+func (i *inbox) Ready() bool { return i.signal(signal{kind: signalReady}) }
+
+// Unsaid returns the texts of [Conversation.Say] whose turn never came. It must be
+// called after Run has returned.
+func (i *inbox) Unsaid() []string {
+	var texts []string
+	for n := len(i.says); n > 0; n-- {
+		texts = append(texts, <-i.says)
+	}
+	return texts
+}
+
 // PathReady says that packets can be sent: the device's address is known. It is
 // never lost.
 func (i *inbox) PathReady() {
@@ -67,6 +90,19 @@ func (i *inbox) PathReady() {
 	default: // said already
 	}
 }
+
+// HangUp ends the session when everything that is being said, or waits to be,
+// has been heard; at once if there is nothing. Something new that the user says
+// before that cancels it.
+func (i *inbox) HangUp() {
+	select {
+	case i.hangUp <- struct{}{}:
+	default: // said already
+	}
+}
+
+// Phase is what the engine was doing a moment ago.
+func (i *inbox) Phase() Phase { return Phase(i.phase.Load()) }
 
 // signal reports false when the inbox is full and the signal was dropped.
 func (i *inbox) signal(s signal) bool {

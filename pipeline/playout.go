@@ -15,21 +15,31 @@ func (c *Conversation) downlink(now time.Time) (<-chan Speech, <-chan note) {
 	case !t.finished && len(t.out) == 0 && t.complete():
 		t.finished = true // known before the next packet would be due: the stop can be timed
 		return nil, t.notes
-	case !c.paused.IsZero(), t.finished, !c.path, now.Before(t.startAt), c.horizon.Sub(now) > c.lead()-PacketDuration:
+	case !c.paused.IsZero(), t.finished, !c.path, now.Before(t.startAt), now.Before(t.spaced), c.horizon.Sub(now) > c.lead()-PacketDuration:
 		return nil, t.notes
 	}
 	return t.out, t.notes
 }
 
 // lead is how far ahead of the speaker packets are sent. Where messages are slower
-// than audio it is one packet more, so that the stop can be sent in time; the
-// smallest queue in the field still holds it.
+// than audio it is one packet more, so that the stop can be sent in time. Where
+// the device's own packets come irregularly, those to it do, too, mostly: it is a
+// packet more for every one that the jitter, at its worst, takes beyond what the
+// lead bridges. LeadMost, what the device's queue is known to hold, bounds both.
 func (c *Conversation) lead() time.Duration {
+	lead := c.cfg.Lead
 	if c.skew.early > c.cfg.StopMargin {
-		return c.cfg.Lead + PacketDuration
+		lead += PacketDuration
 	}
-	return c.cfg.Lead
+	if short := jitterPeak*c.up.jitter - (c.cfg.Lead - PacketDuration); short > 0 {
+		lead += (short + PacketDuration - 1) / PacketDuration * PacketDuration
+	}
+	return min(lead, max(c.cfg.Lead, c.cfg.LeadMost))
 }
+
+// jitterPeak is how much later than usual a late packet is, in terms of the mean
+// that is measured. It is 3 where all delays up to the worst are equally likely.
+const jitterPeak = 3
 
 // turnWake is when downlink or turnTick could decide anew.
 func (c *Conversation) turnWake(t *turn, now time.Time) time.Time {
@@ -45,8 +55,12 @@ func (c *Conversation) turnWake(t *turn, now time.Time) time.Time {
 	case now.Before(t.startAt):
 		return t.startAt
 	}
-	if ahead := c.horizon.Add(PacketDuration - c.lead()); now.Before(ahead) {
-		return ahead
+	next := c.horizon.Add(PacketDuration - c.lead())
+	if next.Before(t.spaced) {
+		next = t.spaced
+	}
+	if now.Before(next) {
+		return next
 	}
 	return time.Time{}
 }
@@ -74,6 +88,9 @@ func (c *Conversation) say(s Speech, ok bool, now time.Time) {
 	t := c.turn
 	if c.horizon.Before(now) {
 		c.horizon = now // the first packet, or the speaker ran dry
+		if t.trace.Packets > 0 && s.Packet != nil {
+			t.trace.Line.Dry++
+		}
 	}
 	switch {
 	case !ok:
@@ -92,7 +109,8 @@ func (c *Conversation) say(s Speech, ok bool, now time.Time) {
 		if t.trace.Packets++; t.trace.Packets == 1 {
 			t.trace.FirstPacket = now
 		}
-		c.horizon = c.horizon.Add(PacketDuration)
+		c.horizon, t.spaced = c.horizon.Add(PacketDuration), now.Add(c.cfg.Spacing)
+		t.trace.Line.Lead = max(t.trace.Line.Lead, c.horizon.Sub(now))
 		if n := len(t.spans); n > 0 {
 			t.spans[n-1].to = c.horizon
 		}
@@ -118,6 +136,9 @@ func (c *Conversation) finish(cancelledBy string) {
 	c.turn, c.paused, c.repeatAt = nil, time.Time{}, time.Time{}
 	c.lastSound = now
 	c.dev.Stop()
+	if c.mode == Auto {
+		c.resumes = now.Add(resumeTime)
+	}
 	c.held.drop(t.startAt) // the tail of what was said before the reply
 	t.trace.CancelledBy = cancelledBy
 	t.trace.PlayoutEnd = now
@@ -126,12 +147,31 @@ func (c *Conversation) finish(cancelledBy string) {
 		until = c.horizon // it will be: the stop was sent ahead of slow messages
 	}
 	t.trace.Said = heard(t.spans, t.finished, until)
-	if t.trace.Said != "" {
-		c.remember(Message{Role: RoleAssistant, Text: t.trace.Said, Interrupted: cancelledBy != ""})
+	said := t.trace.Said
+	if t.filled {
+		said = withoutFiller(said, c.cfg.Filler)
+	}
+	if said != "" {
+		c.remember(Message{Role: RoleAssistant, Text: said, Interrupted: cancelledBy != ""})
 	}
 	if t.trace.Packets == 0 && cancelledBy == "" && t.trace.Err == nil {
 		c.log.Warn("a reply had no words", "turn", t.trace.Turn)
 	}
 	c.horizon = now // whatever the device still has is no concern of the next turn
+	line := c.line()
+	change := line.since(c.lineBefore)
+	change.Lead, change.Dry, c.lineBefore = t.trace.Line.Lead, t.trace.Line.Dry, line
+	t.trace.Line = change
 	c.onTurn(t.trace)
+	if c.leaving = c.leaving && !stays(cancelledBy); cancelledBy != endOfSession {
+		c.leave()
+	}
+}
+
+// line is how the device's audio has come so far.
+func (c *Conversation) line() Line {
+	return Line{
+		Received: c.up.taken, Lost: c.up.lost, Late: c.up.late, Reordered: c.up.reordered,
+		Jitter: c.up.jitter,
+	}
 }

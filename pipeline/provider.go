@@ -48,7 +48,25 @@ type Model interface {
 type Request struct {
 	Messages []Message // the system prompt first, the user's words last or before calls and results
 	Tools    []Tool
+	// Sight says that the answer depends on the pictures in Messages. A model
+	// that takes none refuses with [ErrNoSight]; without Sight it answers from
+	// the text alone.
+	Sight bool
 }
+
+// ErrNoSight is what a model that takes no pictures answers to a request that
+// needs its pictures seen. It is a fault of the request: a chain of models asks
+// the next one, and none has to rest for it.
+var ErrNoSight error = noSight{}
+
+type noSight struct{}
+
+func (noSight) Error() string {
+	return "the model takes no pictures; name one that does and set its vision"
+}
+
+// RequestFault reports that the provider is not to blame.
+func (noSight) RequestFault() bool { return true }
 
 // A Role says who a message is from.
 type Role string
@@ -65,8 +83,9 @@ const (
 type Message struct {
 	Role   Role
 	Text   string
-	Calls  []Call // of an assistant message: the tools it asked for
-	CallID string // of a tool message: the call this is the result of
+	Images []Image // of a user or tool message; nobody changes their bytes
+	Calls  []Call  // of an assistant message: the tools it asked for
+	CallID string  // of a tool message: the call this is the result of
 	// Failed marks a tool message whose call did not succeed; Text says why.
 	Failed bool
 	// Interrupted marks an assistant message that was cut short; Text holds
@@ -104,9 +123,16 @@ type Tool struct {
 type Toolbox interface {
 	// Tools lists what can be called now, in a stable order.
 	Tools() []Tool
-	// Call runs one tool and returns its result as text for the model. An error
-	// is for the model, too: its message says what went wrong.
-	Call(ctx context.Context, c Call) (string, error)
+	// Call runs one tool and returns its result for the model. An error is for
+	// the model, too: its message says what went wrong.
+	Call(ctx context.Context, c Call) (ToolResult, error)
+}
+
+// A ToolResult is what a tool answered: text, and pictures for models that take
+// them.
+type ToolResult struct {
+	Text   string
+	Images []Image
 }
 
 // A Voice turns text into speech.

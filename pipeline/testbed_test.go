@@ -264,7 +264,7 @@ type fakeLLM struct {
 
 func (f *fakeLLM) Chat(ctx context.Context, req *Request) iter.Seq2[Delta, error] {
 	f.mu.Lock()
-	f.requests = append(f.requests, Request{append([]Message(nil), req.Messages...), req.Tools})
+	f.requests = append(f.requests, Request{Messages: append([]Message(nil), req.Messages...), Tools: req.Tools})
 	f.mu.Unlock()
 	return func(yield func(Delta, error) bool) {
 		if !sleep(ctx, f.ttft) {
@@ -325,24 +325,25 @@ func (f *fakeTTS) Synthesize(ctx context.Context, s string) iter.Seq2[Audio, err
 }
 
 type fakeTools struct {
-	delay time.Duration
-	err   error
-	mu    sync.Mutex
-	calls []string
+	delay  time.Duration
+	images []Image
+	err    error
+	mu     sync.Mutex
+	calls  []string
 }
 
 func (f *fakeTools) Tools() []Tool {
 	return []Tool{{Name: "lamp", Schema: []byte(`{"type":"object"}`)}, {Name: "time"}, {Name: "door"}}
 }
 
-func (f *fakeTools) Call(ctx context.Context, c Call) (string, error) {
+func (f *fakeTools) Call(ctx context.Context, c Call) (ToolResult, error) {
 	if !sleep(ctx, f.delay) {
-		return "", ctx.Err()
+		return ToolResult{}, ctx.Err()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, c.Name)
-	return c.Name + " done", f.err
+	return ToolResult{Text: c.Name + " done", Images: f.images}, f.err
 }
 
 // sleep reports false if ctx ended first.

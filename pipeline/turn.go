@@ -3,9 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 // outBound is how many packets a voice may be ahead of the conversation; with
@@ -25,7 +23,9 @@ type turn struct {
 	trace    Trace
 	began    time.Time
 	startAt  time.Time // the first packet is held until then
+	spaced   time.Time // and the next one until then
 	finished bool      // out was closed
+	filled   bool      // the reply begins with the filler
 	spans    []span
 }
 
@@ -33,6 +33,7 @@ type turn struct {
 type note struct {
 	token    bool
 	audio    bool
+	filler   bool
 	emotion  emotion
 	tool     *ToolTrace
 	usage    *Usage
@@ -88,6 +89,7 @@ func (c *Conversation) begin(ctx context.Context, trace Trace) (*turn, context.C
 // answer begins the reply to what the user said.
 func (c *Conversation) answer(ctx context.Context, text string, trace Trace) {
 	c.interrupt("new words")
+	c.leaving = false
 	if trace.Transcribed.IsZero() {
 		trace.Transcribed = time.Now()
 	}
@@ -101,13 +103,18 @@ func (c *Conversation) answer(ctx context.Context, text string, trace Trace) {
 	c.work.Go(func() { c.reply(ctx, turnCtx, t, req) })
 }
 
-// sayFixed speaks a text of our own.
+// sayFixed speaks a text of our own. Emoji and tags in it become faces.
 func (c *Conversation) sayFixed(ctx context.Context, text string, trace Trace) {
-	if text == "" {
+	filter := emotionFilter{}
+	text, feelings := filter.write(text)
+	if text += filter.flush(); text == "" {
 		return
 	}
 	t, turnCtx := c.begin(ctx, trace)
 	c.dev.Start()
+	for _, f := range feelings {
+		c.dev.Emotion(f.name, f.emoji)
+	}
 	c.work.Go(func() {
 		defer t.cancel()
 		defer t.end()
@@ -142,7 +149,8 @@ func (c *Conversation) reply(ctx, turnCtx context.Context, t *turn, req *Request
 	thought := make(chan error, 1)
 	c.work.Go(func() {
 		defer close(words)
-		thought <- c.think(ctx, thinkCtx, t, req, words)
+		th := thinking{c: c, t: t, ctx: thinkCtx, words: words, left: c.cfg.MaxReplyRunes}
+		thought <- th.run(ctx, req)
 	})
 	err := c.speak(turnCtx, t, words)
 	if err == nil {
@@ -200,104 +208,6 @@ func (c *Conversation) sorry(ctx context.Context, t *turn, err error) {
 	}
 }
 
-// think runs the model, and the tools it asks for, until it has answered. The
-// words go out without emoji and tags, which become emotions.
-func (c *Conversation) think(ctx, turnCtx context.Context, t *turn, req *Request, words chan<- string) error {
-	filter := emotionFilter{}
-	write := func(s string) bool {
-		if s == "" {
-			return true
-		}
-		select {
-		case words <- s:
-			return true
-		case <-turnCtx.Done():
-			return false
-		}
-	}
-	left := c.cfg.MaxReplyRunes
-	for round := 0; ; round++ {
-		if round == c.cfg.ToolRounds {
-			// The model has had its rounds: it must answer with what it knows.
-			req.Tools = nil
-		}
-		var calls []Call
-		var said string
-		for d, err := range c.p.LLM.Chat(turnCtx, req) {
-			if err != nil {
-				return fmt.Errorf("model: %w", err)
-			}
-			if (d.Text != "" || d.Call != nil) && !t.tell(turnCtx, note{token: true}) {
-				return turnCtx.Err()
-			}
-			if d.Usage != nil && !t.tell(turnCtx, note{usage: d.Usage}) {
-				return turnCtx.Err()
-			}
-			if d.Call != nil {
-				calls = append(calls, *d.Call)
-			}
-			said += d.Text
-			text, feelings := filter.write(d.Text)
-			for _, f := range feelings {
-				t.tell(turnCtx, note{emotion: f})
-			}
-			if !write(text) {
-				return turnCtx.Err()
-			}
-			if left -= utf8.RuneCountInString(d.Text); left < 0 {
-				break
-			}
-		}
-		if len(calls) == 0 || left < 0 || round >= c.cfg.ToolRounds {
-			write(filter.flush())
-			return turnCtx.Err()
-		}
-		if !write(filter.flush() + pauseMark) {
-			return turnCtx.Err()
-		}
-		results := c.callTools(ctx, turnCtx, t, calls)
-		req.Messages = append(req.Messages, Message{Role: RoleAssistant, Text: said, Calls: calls})
-		req.Messages = append(req.Messages, results...)
-	}
-}
-
-// pauseMark makes the voice speak what it has: the model's next words come
-// after the tools.
-const pauseMark = "\n"
-
-// callTools runs one round of calls side by side and returns exactly one result
-// for each. The calls belong to the conversation, not to the turn: one that has
-// an effect in the world is not cut in the middle because the user spoke, and
-// what came of it reaches the history even then.
-func (c *Conversation) callTools(ctx, turnCtx context.Context, t *turn, calls []Call) []Message {
-	results := make([]Message, len(calls))
-	var running sync.WaitGroup
-	for i, call := range calls {
-		running.Go(func() {
-			callCtx, cancel := context.WithTimeout(ctx, c.cfg.ToolTimeout)
-			defer cancel()
-			from := time.Now()
-			text, err := c.p.Tools.Call(callCtx, call)
-			if err != nil {
-				text = err.Error()
-			}
-			results[i] = Message{Role: RoleTool, CallID: call.ID, Text: text, Failed: err != nil}
-			t.tell(turnCtx, note{tool: &ToolTrace{
-				Name: call.Name, Args: string(call.Args), Result: text, Took: time.Since(from), Failed: err != nil,
-			}})
-		})
-	}
-	running.Wait()
-	round := append([]Message{{Role: RoleAssistant, Calls: calls}}, results...)
-	if !t.tell(turnCtx, note{messages: round}) {
-		select {
-		case c.late <- round:
-		case <-ctx.Done():
-		}
-	}
-	return results
-}
-
 // note takes what happened in the current turn.
 func (c *Conversation) note(n note) {
 	t := c.turn
@@ -307,6 +217,8 @@ func (c *Conversation) note(n note) {
 		t.trace.FirstToken = now
 	case n.audio && t.trace.FirstAudio.IsZero():
 		t.trace.FirstAudio = now
+	case n.filler:
+		t.filled = true
 	case n.emotion.name != "":
 		c.dev.Emotion(n.emotion.name, n.emotion.emoji)
 	case n.tool != nil:

@@ -41,6 +41,9 @@ const (
 	concealMax = 3
 	// maxFrame is the longest PCM of one packet: 120 ms at SampleRate.
 	maxFrame = SampleRate * 120 / 1000
+	// jitterMost is the largest step that counts as jitter. More is a pause of the
+	// microphone, or an outage.
+	jitterMost = 500 * time.Millisecond
 	// dtxSize is the largest packet that discontinuous transmission sends; it
 	// holds no sound and is not decoded.
 	dtxSize = 3
@@ -59,9 +62,13 @@ type uplink struct {
 	pcm      [maxFrame]int16
 
 	// Late, Lost count packets that came after their turn, and that were
-	// concealed or skipped.
-	late, lost uint64
-	taken      uint64 // packets played
+	// concealed or skipped; reordered, those that came before theirs.
+	late, lost, reordered uint64
+	taken                 uint64 // packets played
+
+	jitter  time.Duration // of arrivals, RFC 3550 §6.4.1
+	lastAt  time.Time     // the arrival of the newest packet, of number lastSeq
+	lastSeq uint32
 }
 
 func (u *uplink) init() error {
@@ -81,13 +88,43 @@ func (u *uplink) lossy() bool { return u.lost > 0 && u.lost*100 >= u.taken }
 // take accepts one packet and calls emit with the PCM that has become due, in
 // order. The PCM is valid only during the call.
 func (u *uplink) take(p *packet, emit func([]int16)) {
-	at := p.at // play gives p back to the pool
 	if !u.started {
 		u.started, u.next = true, p.seq
 		if p.seq <= reorderDepth { // devices count from 1, so what comes first may not be the first
 			u.next = 1
 		}
 	}
+	u.arrival(p)
+	if int32(p.seq-u.next) > 0 {
+		u.reordered++
+	}
+	u.place(p, emit)
+}
+
+// arrival takes part in the estimate of jitter: how far the steps between
+// arrivals are from those between the packets' places in the sound.
+func (u *uplink) arrival(p *packet) {
+	steps := int32(p.seq - u.lastSeq)
+	last := u.lastAt
+	u.lastAt, u.lastSeq = p.at, p.seq
+	if last.IsZero() {
+		return
+	}
+	frame := time.Duration(u.frame) * time.Second / SampleRate
+	off := (p.at.Sub(last) - time.Duration(steps)*frame).Abs()
+	if off <= jitterMost {
+		u.jitter += (off - u.jitter) / 16
+	}
+}
+
+// restart begins the estimate of jitter anew: the microphone has rested, or a wake
+// word's sound came in a burst.
+func (u *uplink) restart() { u.jitter, u.lastAt = 0, time.Time{} }
+
+// place plays p if its turn has come, keeps it if it has not, and drops it if it
+// is over.
+func (u *uplink) place(p *packet, emit func([]int16)) {
+	at := p.at // play gives p back to the pool
 	switch ahead := int32(p.seq - u.next); {
 	case ahead < 0:
 		u.late++
@@ -98,7 +135,7 @@ func (u *uplink) take(p *packet, emit func([]int16)) {
 	default:
 		if !u.wait(p) {
 			u.skip(at, emit)
-			u.take(p, emit)
+			u.place(p, emit)
 			return
 		}
 	}

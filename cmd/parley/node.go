@@ -18,6 +18,7 @@ import (
 	"parley/internal/ota"
 	"parley/internal/protocol"
 	"parley/internal/session"
+	"parley/internal/sweep"
 	"parley/mcp"
 	"parley/pipeline"
 	"parley/udpaudio"
@@ -192,6 +193,11 @@ func (n *node) run(ctx context.Context) error {
 			n.log.Error("a provider does not work", "error", err)
 		}
 	}()
+	swept := make(chan struct{})
+	go func() { // ends with the planes
+		defer close(swept)
+		sweep.Run(planes, func() uint64 { return uint64(n.broker.Stats().Accepted) })
+	}()
 	running := 3
 	var err error
 	select {
@@ -205,6 +211,7 @@ func (n *node) run(ctx context.Context) error {
 		err = errors.Join(err, <-failed)
 	}
 	<-tried
+	<-swept
 	return err
 }
 

@@ -18,6 +18,7 @@ import (
 	"parley/internal/audio"
 	"parley/internal/protocol"
 	"parley/internal/session"
+	"parley/internal/sweep"
 	"parley/pipeline"
 	"parley/udpaudio"
 )
@@ -84,6 +85,7 @@ func openHouse(cfg houseConfig) (*house, error) {
 	ctx, h.stop = context.WithCancel(context.Background())
 	h.work.Go(func() { _ = h.audio.Serve(ctx) }) // their ends show in what is measured
 	h.work.Go(func() { _ = b.Serve(ctx) })
+	h.work.Go(func() { sweep.Run(ctx, func() uint64 { return uint64(b.Stats().Accepted) }) })
 	return h, nil
 }
 

@@ -311,16 +311,16 @@ func (*judge) Close() {}
 // A mute is a conversation's device and its tools, neither of which is asked.
 type mute struct{}
 
-func (mute) Transcript(string)                                   {}
-func (mute) Start()                                              {}
-func (mute) Sentence(string)                                     {}
-func (mute) Emotion(string, string)                              {}
-func (mute) Play([]byte) error                                   { return nil }
-func (mute) Repeat() error                                       { return nil }
-func (mute) Stop()                                               {}
-func (mute) End(string)                                          {}
-func (mute) Tools() []pipeline.Tool                              { return nil }
-func (mute) Call(context.Context, pipeline.Call) (string, error) { return "", nil }
+func (mute) Transcript(string)                                                      {}
+func (mute) Start()                                                                 {}
+func (mute) Sentence(string)                                                        {}
+func (mute) Emotion(string, string)                                                 {}
+func (mute) Play([]byte) error                                                      { return nil }
+func (mute) Repeat() error                                                          { return nil }
+func (mute) Stop()                                                                  {}
+func (mute) End(string)                                                             {}
+func (mute) Tools() []pipeline.Tool                                                 { return nil }
+func (mute) Call(context.Context, pipeline.Call) (r pipeline.ToolResult, err error) { return r, nil }
 
 // benchHear has a conversation hear what is not speech.
 func benchHear(b *testing.B, sound [][]byte) {

@@ -72,6 +72,10 @@ func (d *Device) receive(payload []byte) {
 		if command, _ := m.text("command"); command == "reboot" {
 			d.schedule(d.reboot)
 		}
+	case "speak_request":
+		if d.opts.SpeakRequest {
+			d.schedule(d.speakRequested)
+		}
 	case "stt", "llm", "alert", "custom":
 	default:
 		d.mu.Lock()

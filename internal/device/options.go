@@ -23,6 +23,9 @@ type Options struct {
 	// ServerAEC announces that the server cancels the echo: the device is
 	// realtime and returns the timestamps of what its speaker played.
 	ServerAEC bool
+	// SpeakRequest is for firmware that opens a channel when the server has
+	// something to say, from 2.5 on.
+	SpeakRequest bool
 
 	// OTA is the URL a device asks for its configuration at boot. With an empty
 	// one MQTT is used as given.

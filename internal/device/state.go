@@ -60,7 +60,8 @@ func legal(from, to State) bool {
 func (d *Device) setState(to State) {
 	d.mu.Lock()
 	from := d.state
-	if from == to || !legal(from, to) {
+	requested := d.opts.SpeakRequest && from == Connecting && to == Speaking
+	if from == to || !legal(from, to) && !requested {
 		d.mu.Unlock()
 		return
 	}

@@ -170,3 +170,20 @@ func (d *Device) openThen(next func()) {
 	}
 	proceed()
 }
+
+// speakRequested is an idle device's answer to a server that has something to
+// say: it opens a channel, sends a packet so that a NAT knows the way back, and
+// goes to speaking by itself (78/xiaozhi-esp32 pull request 1939, for 2.5).
+func (d *Device) speakRequested() {
+	if d.State() != Idle {
+		return
+	}
+	d.openThen(func() {
+		d.mu.Lock()
+		d.mode = d.handsFree()
+		d.mu.Unlock()
+		d.sendPacket(nil, 0)
+		d.setState(Speaking)
+		d.publish(`{"session_id":"` + d.SessionID() + `","type":"speak_ready","state":"ready"}`)
+	})
+}

@@ -28,10 +28,17 @@ type StreamOptions struct {
 
 // A ChatMessage is one message of a [ChatRequest].
 type ChatMessage struct {
-	Role       string     `json:"role"`
-	Content    *string    `json:"content"`
-	ToolCalls  []ToolCall `json:"tool_calls"`
-	ToolCallID string     `json:"tool_call_id"`
+	Role       string
+	Content    *string // of content in parts, their texts, one a line
+	Images     []Image // of content in parts, the pictures
+	ToolCalls  []ToolCall
+	ToolCallID string
+}
+
+// An Image is a picture in a [ChatMessage], as its data URL holds it.
+type Image struct {
+	MIMEType string
+	Data     []byte
 }
 
 // A ToolCall is a call in a [ChatMessage].
@@ -133,6 +140,8 @@ func (r *ChatRequest) fault() string {
 			return at + ": an assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'"
 		}
 		switch {
+		case len(m.Images) > 0 && m.Role != "user":
+			return at + ": image_url is only allowed in messages with role 'user'"
 		case m.Role == "tool" && !open[m.ToolCallID]:
 			return at + ": messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
 		case m.Content == nil && len(m.ToolCalls) == 0:

@@ -98,6 +98,22 @@ func Alert(status, message, emotion string) []byte {
 	}{"alert", status, message, emotion})
 }
 
+// Reboot restarts the device, a second later; an open session is ended before.
+func Reboot() []byte {
+	return encode(struct {
+		Type    string `json:"type"`
+		Command string `json:"command"`
+	}{"system", "reboot"})
+}
+
+// SpeakRequest asks an idle device to open a session and go to speaking, because
+// there is something to tell its user; text is a preview for its screen. The
+// device greets, sends a packet so that a NAT knows it, and then says
+// [TypeSpeakReady]. Firmware before 2.5 ignores it.
+func SpeakRequest(sessionID, text string) []byte {
+	return encode(speech{Type: "speak_request", SessionID: sessionID, Text: text})
+}
+
 // MCP wraps a JSON-RPC message, which must be a JSON object: anything else is
 // dropped by devices.
 func MCP(sessionID string, payload json.RawMessage) []byte {

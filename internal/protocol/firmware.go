@@ -35,3 +35,12 @@ func ParseFirmware(agent string) (Firmware, bool) {
 func (f Firmware) AtLeast(version ...int) bool {
 	return slices.Compare(f.Version, version) >= 0
 }
+
+// Dotted is the version as a device writes it, such as "2.4.2".
+func (f Firmware) Dotted() string {
+	parts := make([]string, len(f.Version))
+	for i, n := range f.Version {
+		parts[i] = strconv.Itoa(n)
+	}
+	return strings.Join(parts, ".")
+}

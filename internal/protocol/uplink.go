@@ -17,6 +17,8 @@ const (
 	TypeAbort   = "abort"
 	TypeMCP     = "mcp"
 	TypeGoodbye = "goodbye"
+	// TypeSpeakReady answers [SpeakRequest]: the device is ready to play.
+	TypeSpeakReady = "speak_ready"
 )
 
 // States of a listen message.

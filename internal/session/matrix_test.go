@@ -43,7 +43,9 @@ func networks() []network {
 // A cell is what a listener met in one corner of the matrix.
 type cell struct {
 	clipped, received, played int64
-	stopEarly, stopLate       int // answers whose tts stop came before their last frame was heard, or over 300 ms after it would have been
+	underruns                 int64         // gaps within sentences
+	gap                       time.Duration // their sum
+	stopEarly, stopLate       int           // answers whose tts stop came before their last frame was heard, or over 300 ms after it would have been
 }
 
 // TestMatrix has every client converse in every mode through every network.
@@ -65,6 +67,7 @@ func TestMatrix(t *testing.T) {
 						if c.clipped != 0 || c.stopEarly != 0 || c.stopLate != 0 {
 							t.Errorf("clipped %d of %d frames; stop early %d times, late %d", c.clipped, c.received, c.stopEarly, c.stopLate)
 						}
+						t.Logf("underrun %d, %v; share %.3f", c.underruns, c.gap, share(c))
 						table += fmt.Sprintf(" %d / %d / %d / %.0f %% |", c.clipped, c.stopEarly, c.stopLate, 100*share(c))
 					})
 				})
@@ -128,5 +131,6 @@ func runCell(t *testing.T, p device.Profile, m protocol.Mode, n network) cell {
 	synctest.Wait()
 	r := d.Report()
 	c.clipped, c.received, c.played = r.Clipped(), r.Received, r.Played
+	c.underruns, c.gap = r.Underruns, r.UnderrunTime
 	return c
 }

@@ -18,28 +18,28 @@ import (
 // A peer is one connected device. Its messages arrive on one goroutine, the
 // connection's; what else reaches it is guarded by mu.
 type peer struct {
-	server *Server
-	link   Link
-	id     protocol.DeviceID
-	tools  *mcp.Device
-	log    *slog.Logger
-	hellos *rate.Limiter
+	server    *Server
+	link      Link
+	id        protocol.DeviceID
+	tools     *mcp.Device
+	log       *slog.Logger
+	hellos    *rate.Limiter
+	connected time.Time
 
 	mu       sync.Mutex
 	current  *session
-	latest   *session           // the last begun, open or not
-	sessions int                // begun so far
-	memory   []pipeline.Message // of the session numbered memoryOf
-	memoryOf int
-	memoryAt time.Time
+	latest   *session    // the last begun, open or not
+	notices  []Notice    // wait for the session the device was asked to open; at most maxNotices
+	patience *time.Timer // ends their waiting; nil while none waits
 	gone     bool
 }
 
 func newPeer(s *Server, l Link) *peer {
 	p := &peer{
 		server: s, link: l, id: l.Device().ID,
-		log:    s.log.With("device", string(l.Device().ID)),
-		hellos: rate.NewLimiter(rate.Limit(s.cfg.HelloRate), s.cfg.HelloBurst),
+		log:       s.log.With("device", string(l.Device().ID)),
+		hellos:    rate.NewLimiter(rate.Limit(s.cfg.HelloRate), s.cfg.HelloBurst),
+		connected: time.Now(),
 	}
 	p.tools = mcp.NewDevice(p.id, func(payload json.RawMessage) error {
 		return l.Send(protocol.MCP("", payload))
@@ -62,6 +62,7 @@ func (p *peer) Receive(payload []byte) {
 	if err != nil {
 		p.server.stats.badMessages.Add(1)
 		p.log.Warn("message ignored", "error", err, "bytes", len(payload))
+		p.tools.Salvage(payload)
 		return
 	}
 	switch m.Type {
@@ -69,7 +70,7 @@ func (p *peer) Receive(payload []byte) {
 		p.hello(m)
 	case protocol.TypeMCP:
 		p.tools.Receive(m.Payload)
-	case protocol.TypeListen, protocol.TypeAbort, protocol.TypeGoodbye:
+	case protocol.TypeListen, protocol.TypeAbort, protocol.TypeGoodbye, protocol.TypeSpeakReady:
 		c := p.session()
 		if c == nil {
 			p.log.Debug("message without a session", "type", m.Type)
@@ -91,10 +92,14 @@ func (p *peer) Disconnected(error) {
 	if c != nil {
 		c.close(endDisconnected)
 	}
+	p.takeNotices()
 	p.tools.Close()
 	p.server.mu.Lock()
-	delete(p.server.peers, p)
+	if p.server.peers[p.id] == p {
+		delete(p.server.peers, p.id)
+	}
 	p.server.mu.Unlock()
+	p.emit(EventDisconnected, "", "")
 }
 
 // hello opens a session and answers at once: the device waits, with its whole
@@ -133,14 +138,17 @@ func (p *peer) hello(m protocol.Uplink) {
 	if err := p.link.Send(protocol.HelloReply(c.id, offer)); err != nil {
 		p.log.Warn("hello not answered", "error", err)
 		c.close(endDisconnected)
+		return
 	}
+	p.emit(EventOpened, c.id, "")
+	p.hearNotices(c)
 }
 
 // open makes a session and starts its goroutine, which belongs to the server and
 // ends when the session is closed.
 func (p *peer) open(m protocol.Uplink) (*session, error) {
 	role := p.server.cfg.Roles(p.id)
-	c := &session{id: protocol.NewSessionID(), peer: p, role: role.Name}
+	c := &session{id: protocol.NewSessionID(), peer: p, role: role.Name, opened: time.Now()}
 	c.log = p.log.With("session_id", c.id)
 	detector, err := role.NewDetector()
 	if err != nil {
@@ -173,19 +181,28 @@ func (p *peer) open(m protocol.Uplink) (*session, error) {
 // since 2.4.0 drops a packet it has; older versions play it twice.
 const repeatAfter = pipeline.PacketDuration / 2
 
+// leadMost is the most that is sent ahead to firmware since 1.6.6, which queues 40
+// packets, on a network that needs it. All of it is heard after an abort, so it
+// stays far below what the queue holds.
+const leadMost = 6 * pipeline.PacketDuration
+
 // newEngine makes what the device will talk to.
 func (p *peer) newEngine(c *session, role *Role, detector pipeline.Detector, echo bool) (engine, error) {
 	if echo {
 		return pipeline.NewEcho(role.Policy, detector, c, c.log)
 	}
-	tools, err := newToolbox(p.tools, role)
+	tools, err := p.newToolbox(c.id, role)
 	if err != nil {
 		return nil, err
 	}
 	providers := pipeline.Providers{ASR: role.ASR, LLM: role.LLM, TTS: role.TTS, Tools: tools}
 	policy := role.Policy
-	if f, ok := protocol.ParseFirmware(p.link.Device().Enrolment.Agent); ok && f.AtLeast(2, 4, 0) {
+	f, known := protocol.ParseFirmware(p.link.Device().Enrolment.Agent)
+	if known && f.AtLeast(2, 4, 0) {
 		policy.Repeat = repeatAfter
+	}
+	if known && f.AtLeast(1, 6, 6) {
+		policy.LeadMost = max(policy.LeadMost, leadMost)
 	}
 	return pipeline.New(policy, providers, detector, c, c.turn, c.log)
 }
@@ -207,8 +224,8 @@ func (p *peer) begin(c *session) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel, c.done = cancel, make(chan struct{})
-	p.sessions++
-	c.number = p.sessions
+	s.begun++
+	c.number = s.begun
 	var before <-chan struct{}
 	if p.latest != nil {
 		before = p.latest.done
@@ -226,26 +243,5 @@ func (p *peer) closed(c *session) {
 	defer p.mu.Unlock()
 	if p.current == c {
 		p.current = nil
-	}
-}
-
-// recall returns what was said in the device's last session, if that is not long
-// ago.
-func (p *peer) recall() []pipeline.Message {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.memoryAt) >= p.server.cfg.Memory {
-		return nil
-	}
-	return p.memory
-}
-
-// keep stores what was said in the session of this number for the device's next.
-// A session that took long to end does not overwrite a later one's.
-func (p *peer) keep(number int, history []pipeline.Message) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if number > p.memoryOf {
-		p.memory, p.memoryOf, p.memoryAt = history, number, time.Now()
 	}
 }

@@ -59,9 +59,15 @@ type Config struct {
 	AudioWithin time.Duration
 	// MCP is the policy towards the tools of devices.
 	MCP mcp.Config
+	// Sources, if not nil, returns what a device may use beside its own tools, in
+	// the order of [mcp.Set]. It is called at every hello.
+	Sources func(protocol.DeviceID, *Role) []mcp.Member
 	// OnTurn, if not nil, receives every finished turn, on the goroutine of
 	// the conversation.
 	OnTurn func(protocol.DeviceID, pipeline.Trace)
+	// OnEvent, if not nil, receives what happens to devices. It is called from
+	// many goroutines, some of which hold up a device, and must return at once.
+	OnEvent func(Event)
 }
 
 // DefaultConfig returns the limits of docs/architecture.md. Roles and UDPPort
@@ -83,9 +89,12 @@ type Server struct {
 	log   *slog.Logger
 
 	mu       sync.Mutex
-	peers    map[*peer]struct{}
+	peers    map[protocol.DeviceID]*peer
 	draining bool
+	begun    uint64         // sessions so far
 	work     sync.WaitGroup // one for every session's goroutine
+
+	memories memories
 
 	stats counters
 }
@@ -110,7 +119,10 @@ type Stats struct {
 
 // New returns a server whose sessions send and receive by audio.
 func New(cfg Config, audio *udpaudio.Server, log *slog.Logger) *Server {
-	return &Server{cfg: cfg, audio: audio, log: log, peers: map[*peer]struct{}{}}
+	return &Server{
+		cfg: cfg, audio: audio, log: log, peers: map[protocol.DeviceID]*peer{},
+		memories: memories{keep: cfg.Memory, of: map[protocol.DeviceID]memory{}},
+	}
 }
 
 // Stats returns the server's figures.
@@ -136,8 +148,9 @@ func (s *Server) Connect(l *broker.Link) broker.Receiver { return s.Attach(l) }
 func (s *Server) Attach(l Link) broker.Receiver {
 	p := newPeer(s, l)
 	s.mu.Lock()
-	s.peers[p] = struct{}{}
+	s.peers[p.id] = p
 	s.mu.Unlock()
+	p.emit(EventConnected, "", "")
 	return p
 }
 
@@ -148,7 +161,7 @@ func (s *Server) Drain(ctx context.Context) {
 	s.mu.Lock()
 	s.draining = true
 	var live []*session
-	for p := range s.peers {
+	for _, p := range s.peers {
 		if c := p.session(); c != nil {
 			live = append(live, c)
 		}

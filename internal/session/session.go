@@ -35,6 +35,11 @@ type engine interface {
 	Remember([]pipeline.Message)
 	History() []pipeline.Message
 	Stats() pipeline.Stats
+	Say(text string) bool
+	HangUp()
+	Ready() bool
+	Phase() pipeline.Phase
+	Unsaid() []string
 }
 
 // A session is one open audio channel and its conversation. It is the
@@ -46,7 +51,9 @@ type session struct {
 	channel      *udpaudio.Channel
 	conversation engine
 	tap          *record.Tap // nil if nobody listens in
-	number       int         // of the peer's sessions, from 1
+	number       uint64      // of all sessions, from 1
+	opened       time.Time
+	moves        uint64 // changes of address up to the last turn; of the conversation's goroutine
 	cancel       context.CancelFunc
 	done         chan struct{} // closed when run has returned
 	log          *slog.Logger
@@ -78,9 +85,11 @@ func (c *session) run(ctx context.Context, before <-chan struct{}) {
 		}
 		patience.Stop()
 	}
-	c.conversation.Remember(c.peer.recall())
+	memories := &c.peer.server.memories
+	c.conversation.Remember(memories.recall(c.peer.id))
 	c.conversation.Run(ctx)
-	c.peer.keep(c.number, c.conversation.History())
+	memories.put(c.peer.id, c.number, c.conversation.History())
+	c.peer.unsaid(c.conversation.Unsaid())
 	stats, heard := c.channel.Stats(), c.conversation.Stats()
 	c.log.Info("session closed", "packets_in", stats.Delivered, "packets_out", stats.Sent, "packets_repeated", stats.Repeated, "packets_lost", stats.Lost,
 		"packets_refused", heard.Refused, "packets_late", heard.Late, "packets_concealed", heard.Lost,
@@ -101,12 +110,13 @@ func (c *session) close(reason string) {
 		return
 	}
 	c.peer.closed(c)
-	if reason == endSilence || reason == endShutdown {
-		c.send(protocol.Goodbye(c.id))
+	if reason != endGoodbye && reason != endReplaced && reason != endDisconnected {
+		c.send(protocol.Goodbye(c.id)) // it is our idea
 	}
 	c.channel.Close()
 	c.cancel()
 	c.log.Info("session ends", "reason", reason)
+	c.peer.emit(EventClosed, c.id, reason)
 }
 
 // endWhenSilent closes the session as soon as the device is not speaking.
@@ -122,7 +132,8 @@ func (c *session) endWhenSilent() {
 
 // control takes a message that belongs to the session.
 func (c *session) control(m protocol.Uplink) {
-	if m.SessionID != "" && m.SessionID != c.id {
+	// What a speak_ready carries is the id of the request, from before the session.
+	if m.SessionID != "" && m.SessionID != c.id && m.Type != protocol.TypeSpeakReady {
 		// Stale, from before the last hello. py-xiaozhi and old firmware send
 		// an empty id.
 		c.log.Debug("message of another session ignored", "type", m.Type)
@@ -132,11 +143,14 @@ func (c *session) control(m protocol.Uplink) {
 	switch {
 	case m.Type == protocol.TypeGoodbye:
 		c.close(endGoodbye)
+	case m.Type == protocol.TypeSpeakReady:
+		accepted = c.conversation.Ready()
 	case m.Type == protocol.TypeAbort:
 		accepted = c.conversation.Abort()
 	case m.State == protocol.ListenStart:
 		accepted = c.conversation.ListenStart(listenMode(m.Mode))
 		c.expectAudio()
+		c.peer.emit(EventListening, c.id, string(m.Mode))
 	case m.State == protocol.ListenStop:
 		accepted = c.conversation.ListenStop()
 	case m.State == protocol.ListenDetect:
@@ -179,10 +193,14 @@ func (c *session) expectAudio() {
 		server := c.peer.server
 		c.log.Warn("no audio from the device", "within", server.cfg.AudioWithin,
 			"udp_server", server.udpHost(c.peer.link.Device()), "udp_port", server.cfg.UDPPort,
-			"likely_cause", "UDP to this address and port does not reach Parley: set [udp] address, open the port in firewall and router, publish it as /udp from a container")
+			"likely_cause", noAudioCause)
 		c.tell(protocol.Alert("No audio", "The server receives no sound (UDP)", "sad"))
+		c.peer.emit(EventNoAudio, c.id, noAudioCause)
 	})
 }
+
+// noAudioCause is why nothing comes, as far as can be told from here.
+const noAudioCause = "UDP to this address and port does not reach Parley: set [udp] address, open the port in firewall and router, publish it as /udp from a container"
 
 func (c *session) send(payload []byte) {
 	if err := c.peer.link.Send(payload); err != nil {
@@ -218,6 +236,7 @@ func (c *session) Start() {
 	c.talking = true
 	c.mu.Unlock()
 	c.tell(protocol.TTSStart(c.id))
+	c.peer.emit(EventSpeaking, c.id, "")
 }
 
 // Sentence shows what is spoken next.
@@ -241,6 +260,7 @@ func (c *session) Repeat() error { return c.channel.Repeat() }
 // Stop tells the device that there is no more to hear.
 func (c *session) Stop() {
 	c.tell(protocol.TTSStop(c.id))
+	c.peer.emit(EventSilent, c.id, "")
 	c.mu.Lock()
 	c.talking = false
 	leaving := c.leaving
@@ -250,11 +270,13 @@ func (c *session) Stop() {
 	}
 }
 
-// End ends the session: nobody has said anything for long.
-func (c *session) End(string) { c.close(endSilence) }
+// End ends the session: nobody has said anything for long, or it was asked for.
+func (c *session) End(reason string) { c.close(reason) }
 
 // turn takes a finished turn.
 func (c *session) turn(t pipeline.Trace) {
+	moves := c.channel.Stats().Moves
+	t.Line.Moves, c.moves = moves-c.moves, moves
 	s := &c.peer.server.stats
 	s.turns.Add(1)
 	if t.CancelledBy != "" {

@@ -11,15 +11,24 @@ import (
 )
 
 // A toolbox is a set of tools in the words of a conversation.
-type toolbox struct{ set *mcp.Set }
+type toolbox struct {
+	set    *mcp.Set
+	caller mcp.Caller
+}
 
-// newToolbox joins the tools that a role may use on one device.
-func newToolbox(device *mcp.Device, role *Role) (pipeline.Toolbox, error) {
-	set, err := mcp.NewSet(mcp.Rules{Allow: role.Allow, Deny: role.Deny}, mcp.Member{Label: "device", Source: device})
+// newToolbox joins the tools that a role may use in one session of the device:
+// the device's own first, so that the list begins alike for all devices of a kind
+// and a model service can cache it.
+func (p *peer) newToolbox(sessionID string, role *Role) (pipeline.Toolbox, error) {
+	members := []mcp.Member{{Label: "device", Source: p.tools}}
+	if f := p.server.cfg.Sources; f != nil {
+		members = append(members, f(p.id, role)...)
+	}
+	set, err := mcp.NewSet(mcp.Rules{Allow: role.Allow, Deny: role.Deny}, members...)
 	if err != nil {
 		return nil, err
 	}
-	return toolbox{set}, nil
+	return toolbox{set, mcp.Caller{Device: p.id, Session: sessionID, Role: role.Name}}, nil
 }
 
 // anyArguments is the schema of a tool that gave none.
@@ -39,13 +48,17 @@ func (b toolbox) Tools() []pipeline.Tool {
 }
 
 // Call implements [pipeline.Toolbox].
-func (b toolbox) Call(ctx context.Context, c pipeline.Call) (string, error) {
+func (b toolbox) Call(ctx context.Context, c pipeline.Call) (pipeline.ToolResult, error) {
 	r, err := b.set.Call(ctx, c.Name, c.Args)
 	if err != nil {
-		return "", err
+		return pipeline.ToolResult{}, err
 	}
 	if r.IsError {
-		return "", errors.New(strings.TrimSpace(r.Text))
+		return pipeline.ToolResult{}, errors.New(strings.TrimSpace(r.Text))
 	}
-	return r.Text, nil
+	out := pipeline.ToolResult{Text: r.Text}
+	for _, i := range r.Images {
+		out.Images = append(out.Images, pipeline.Image{MIMEType: i.MIMEType, Data: i.Data})
+	}
+	return out, nil
 }

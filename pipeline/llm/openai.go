@@ -33,6 +33,10 @@ type OpenAIConfig struct {
 	// Temperature is the sampling temperature, 0 to 2; nil leaves it to the
 	// service.
 	Temperature *float64
+	// Vision says that the model takes pictures. Without it a picture is no more
+	// than the mark "[picture]" in a text, and a request that needs it seen is
+	// refused with [pipeline.ErrNoSight].
+	Vision bool
 	// Extra holds further members of the request, such as
 	// {"enable_thinking": false} for Qwen or {"reasoning_effort": "low"}. It
 	// overrides what the provider sets, except model, messages, tools and stream.
@@ -88,6 +92,10 @@ type openAI struct {
 // Chat implements [pipeline.Model]. All of it happens in the caller's goroutine.
 func (m *openAI) Chat(ctx context.Context, req *pipeline.Request) iter.Seq2[pipeline.Delta, error] {
 	return func(yield func(pipeline.Delta, error) bool) {
+		if req.Sight && !m.cfg.Vision {
+			yield(pipeline.Delta{}, fmt.Errorf("[%s]: %w", m.cfg.Table, pipeline.ErrNoSight))
+			return
+		}
 		resp, err := m.client.PostJSON(ctx, "chat/completions", m.request(req))
 		if err != nil {
 			yield(pipeline.Delta{}, err)
@@ -140,7 +148,7 @@ func (m *openAI) explain(resp *openaiapi.Response, err error) error {
 func (m *openAI) request(req *pipeline.Request) map[string]any {
 	body := map[string]any{
 		"model":          m.cfg.Model,
-		"messages":       chatMessages(req.Messages),
+		"messages":       chatMessages(req.Messages, m.cfg.Vision),
 		"stream":         true,
 		"stream_options": map[string]any{"include_usage": true},
 	}
@@ -159,57 +167,6 @@ func (m *openAI) request(req *pipeline.Request) map[string]any {
 	}
 	maps.Copy(body, m.cfg.Extra)
 	return body
-}
-
-// A chatMessage is a message as the service wants it.
-type chatMessage struct {
-	Role    pipeline.Role `json:"role"`
-	Content string        `json:"content"` // always present: some servers refuse a message without it
-	Calls   []chatCall    `json:"tool_calls,omitempty"`
-	CallID  string        `json:"tool_call_id,omitempty"`
-}
-
-type chatCall struct {
-	ID       string       `json:"id"`
-	Type     string       `json:"type"`
-	Function chatFunction `json:"function"`
-}
-
-type chatFunction struct {
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
-}
-
-// chatMessages maps a conversation's history. An assistant message that says and
-// asks nothing is left out, because some servers refuse it.
-func chatMessages(messages []pipeline.Message) []chatMessage {
-	mapped := make([]chatMessage, 0, len(messages))
-	for _, m := range messages {
-		c := chatMessage{Role: m.Role, Content: m.Text}
-		switch m.Role {
-		case pipeline.RoleAssistant:
-			if m.Interrupted {
-				c.Content += "…"
-			}
-			for _, call := range m.Calls {
-				args := string(call.Args)
-				if args == "" {
-					args = "{}"
-				}
-				c.Calls = append(c.Calls, chatCall{call.ID, "function", chatFunction{call.Name, args}})
-			}
-			if c.Content == "" && len(c.Calls) == 0 {
-				continue
-			}
-		case pipeline.RoleTool:
-			c.CallID = m.CallID
-			if m.Failed {
-				c.Content = "error: " + m.Text
-			}
-		}
-		mapped = append(mapped, c)
-	}
-	return mapped
 }
 
 // A chatTool is a tool as the service wants it.

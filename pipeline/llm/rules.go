@@ -101,7 +101,8 @@ type Step struct {
 // and takes no time worth measuring.
 //
 // It keeps no conversation: of the history it looks at the user's last message
-// and the calls and results after it.
+// and the calls and results after it. It does not look at pictures, and refuses
+// a request that needs them seen.
 func NewRules(cfg RulesConfig) (pipeline.Model, error) {
 	setDefault(&cfg.Table, "llm.rules")
 	setDefault(&cfg.Greeting, DefaultGreeting)
@@ -163,6 +164,10 @@ func (m *rulesModel) Chat(ctx context.Context, req *pipeline.Request) iter.Seq2[
 	return func(yield func(pipeline.Delta, error) bool) {
 		if ctx.Err() != nil {
 			yield(pipeline.Delta{}, context.Cause(ctx))
+			return
+		}
+		if req.Sight {
+			yield(pipeline.Delta{}, fmt.Errorf("[%s]: %w", m.cfg.Table, pipeline.ErrNoSight))
 			return
 		}
 		yield(m.answer(req), nil)
