@@ -14,7 +14,7 @@ FUZZTIME  := 5000x
 # Debian packages: to build, to run with the offline default, and to test.
 BUILD_DEPS := gcc libc6-dev pkg-config libopus-dev libwebrtc-audio-processing-dev
 RUN_DEPS   := pocketsphinx pocketsphinx-en-us espeak-ng
-TEST_DEPS  := flite openssl iproute2 nftables procps tshark opus-tools ffmpeg mosquitto mosquitto-clients python3
+TEST_DEPS  := flite openssl iproute2 nftables procps tshark opus-tools ffmpeg mosquitto mosquitto-clients python3 python3-websockets
 
 export GOFLAGS := -tags=$(TAGS)
 

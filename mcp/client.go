@@ -22,18 +22,19 @@ const DefaultImageLimit = 2 << 20
 
 // Limits on what a server may make Parley hold or do, beside those of a listing.
 const (
-	// maxInFlight bounds the calls under way with one server.
-	maxInFlight = 64
 	// maxServerArguments bounds a call's arguments in bytes. A model's whole
 	// answer is no longer.
 	maxServerArguments = 256 << 10
-	// discoveryTimeout bounds greeting and listing together; each answer has
+	// listingTimeout bounds the listing that follows a greeting; each page has
 	// answerTimeout.
-	discoveryTimeout = time.Minute
+	listingTimeout = 45 * time.Second
 	// refreshPause is the least time from one listing to the next, however
 	// often a server says that its tools have changed.
 	refreshPause = 2 * time.Second
 )
+
+// DefaultMaxInFlight bounds the calls under way with one server.
+const DefaultMaxInFlight = 64
 
 // A ClientConfig says how to treat a server. Zero values mean the defaults.
 type ClientConfig struct {
@@ -41,7 +42,11 @@ type ClientConfig struct {
 	CallTimeout time.Duration // of one call (DefaultCallTimeout)
 	ResultLimit int           // bytes of text in a Result (DefaultResultLimit)
 	ImageLimit  int           // bytes of pictures in a Result (DefaultImageLimit)
-	Version     string        // of Parley, told to the server
+	MaxInFlight int           // calls under way at once (DefaultMaxInFlight)
+	// GreetTimeout bounds the greeting, 15 s by default. A program that is
+	// downloaded first, as by npx, takes longer.
+	GreetTimeout time.Duration
+	Version      string // of Parley, told to the server
 
 	// Protocol is the revision of MCP to ask for first, such as "2025-11-25".
 	// "" means the SDK's newest, which is asked for with a request that servers
@@ -81,6 +86,12 @@ func (c ClientConfig) withDefaults() ClientConfig {
 	}
 	if c.ImageLimit <= 0 {
 		c.ImageLimit = DefaultImageLimit
+	}
+	if c.MaxInFlight <= 0 {
+		c.MaxInFlight = DefaultMaxInFlight
+	}
+	if c.GreetTimeout <= 0 {
+		c.GreetTimeout = answerTimeout
 	}
 	if c.Version == "" {
 		c.Version = "unknown"

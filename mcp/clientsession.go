@@ -46,7 +46,7 @@ func (c *Client) serve(ctx context.Context, t sdk.Transport) error {
 	closed := context.AfterFunc(ctx, s.filter.close)
 	defer closed()
 
-	discovery, stop := context.WithTimeout(ctx, discoveryTimeout)
+	discovery, stop := context.WithTimeout(ctx, s.c.cfg.GreetTimeout+listingTimeout)
 	defer stop()
 	if err := s.greet(discovery); err != nil {
 		s.filter.close()
@@ -104,7 +104,7 @@ func (s *clientSession) signal() {
 // other way: old servers have been seen to end over server/discover, and new
 // ones need not know initialize.
 func (s *clientSession) greet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.c.cfg.GreetTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, s.filter.close)
 	defer stop()
@@ -120,7 +120,7 @@ func (s *clientSession) greet(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() != nil {
-		err = fmt.Errorf("%w within %v", ErrTimeout, answerTimeout)
+		err = fmt.Errorf("%w within %v", ErrTimeout, s.c.cfg.GreetTimeout)
 	}
 	s.c.greetOtherwise()
 	return fmt.Errorf("greeting: %w", err)
@@ -287,9 +287,9 @@ func (s *clientSession) start(f func()) error {
 	switch {
 	case s.closed:
 		return ErrClosed
-	case s.calls == maxInFlight:
+	case s.calls == s.c.cfg.MaxInFlight:
 		s.c.cfg.Counters.Busy.Add(1)
-		return fmt.Errorf("%w: %d; wait for their results first", ErrBusy, maxInFlight)
+		return fmt.Errorf("%w: %d; wait for their results first", ErrBusy, s.c.cfg.MaxInFlight)
 	}
 	s.calls++
 	s.wait.Go(func() {

@@ -47,6 +47,10 @@ func demo(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if cfg.Tools.Dir, err = os.MkdirTemp("", "parley-demo-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(cfg.Tools.Dir)
 	traces := make(chan pipeline.Trace, 1) // one turn; a second has no taker and is not waited for
 	n, err := newNode(cfg, *path, newLogger(cfg.Log, os.Stderr), func(_ protocol.DeviceID, t pipeline.Trace) {
 		select {

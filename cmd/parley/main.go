@@ -35,6 +35,8 @@ const usage = `Parley, a voice backend for xiaozhi devices.
   parley talk    --server HOST:PORT ...  be a device, and say something
   parley check   [--config FILE]         validate a configuration
   parley doctor  [--server HOST]         find why nothing is heard
+  parley token   [--device|--role|--all] let somebody lend tools to conversations
+  parley pipe    [PROGRAM ...]           lend tools of programs on this machine
   parley version                         print the version
 
 "parley COMMAND --help" lists a command's flags.
@@ -54,7 +56,7 @@ func main() {
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	commands := map[string]command{
 		"serve": serve, "demo": demo, "talk": talk, "check": check,
-		"doctor": examine,
+		"doctor": examine, "token": token, "pipe": lend, guardCommand: guard,
 		"version": func(_ context.Context, _ []string, out io.Writer) error {
 			fmt.Fprintln(out, "parley", version)
 			return nil

@@ -7,18 +7,21 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"parley/broker"
+	"parley/internal/api"
 	"parley/internal/config"
 	"parley/internal/metrics"
 	"parley/internal/ota"
 	"parley/internal/protocol"
 	"parley/internal/session"
 	"parley/internal/sweep"
+	"parley/internal/vision"
 	"parley/mcp"
 	"parley/pipeline"
 	"parley/udpaudio"
@@ -47,6 +50,11 @@ type node struct {
 	ota      *ota.Handler
 	metrics  *metrics.Metrics
 	mcp      mcp.Counters
+	sources  *sources
+	eyes     *eyes
+	vision   *vision.Handler
+	api      *api.API
+	announce *announcer // nil unless devices are shown to Home Assistant
 	draining atomic.Bool
 	onTurn   func(protocol.DeviceID, pipeline.Trace)
 }
@@ -74,6 +82,7 @@ func newNode(cfg *config.Config, path string, log *slog.Logger, onTurn func(prot
 	undo = append(undo, func() { udp.Close() })
 	n.udpAddr = udp.LocalAddr().(*net.UDPAddr)
 	n.audio = udpaudio.New(udp, udpaudio.Config{}, log)
+	n.eyes = newEyes(cfg.Vision, n.roles)
 	n.sessions = session.New(n.sessionConfig(), n.audio, log)
 	if n.broker, err = broker.New(brokerConfig(cfg), n.sessions, log); err != nil {
 		return nil, portFault(path, "mqtt.listen", err)
@@ -83,6 +92,9 @@ func newNode(cfg *config.Config, path string, log *slog.Logger, onTurn func(prot
 		return nil, portFault(path, "http.listen", err)
 	}
 	undo = append(undo, func() { n.webAddr.Close() })
+	if err := n.addTools(path); err != nil {
+		return nil, err
+	}
 	n.web = &http.Server{
 		Handler: n.handler(), ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
 		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, MaxHeaderBytes: httpMaxHeader,
@@ -115,6 +127,11 @@ func brokerConfig(cfg *config.Config) broker.Config {
 			MessageRate: rate.Limit(m.MessageRate), MessageBurst: m.MessageBurst,
 		},
 	}
+	for _, u := range m.User {
+		c.Users = append(c.Users, broker.User{
+			Name: u.Name, Password: broker.Secret(u.Password.Reveal()), Publish: u.Publish, Subscribe: u.Subscribe,
+		})
+	}
 	if m.TLSCertificate != "" {
 		c.TLSListen, c.CertificateFile, c.KeyFile = m.TLSListen, m.TLSCertificate, m.TLSKey
 	}
@@ -130,10 +147,61 @@ func (n *node) sessionConfig() session.Config {
 	c.AudioWithin = n.cfg.Session.AudioTimeout
 	c.MCP = mcp.Config{
 		CallTimeout: n.cfg.Limits.Tool, SlowTimeout: n.cfg.Limits.ToolSlow,
-		ResultLimit: n.cfg.Limits.ToolResult, Version: version, Counters: &n.mcp,
+		ResultLimit: n.cfg.Limits.ToolResult, ImageLimit: n.cfg.Limits.ToolImages, Version: version, Counters: &n.mcp,
+		VisionFor: func(id protocol.DeviceID) mcp.Vision {
+			host, err := n.sessions.Host(id)
+			if err != nil {
+				return mcp.Vision{} // it is gone
+			}
+			return n.eyes.of(id, host, n.webPort())
+		},
 	}
-	c.OnTurn = n.turn
+	c.Sources = func(id protocol.DeviceID, role *session.Role) []mcp.Member { return n.sources.members(id, role) }
+	c.OnTurn, c.OnEvent = n.turn, n.event
 	return c
+}
+
+// addTools makes what lends tools, and what operators use. The broker and the
+// sessions are there; nothing is served yet.
+func (n *node) addTools(path string) error {
+	var err error
+	house := ownHouse{n.sessions, n.roles, n.log}
+	if n.sources, err = newSources(n.cfg, path, house, n.broker.Home(), n.log); err != nil {
+		return err
+	}
+	if n.sources.home != nil && n.cfg.Home.Announce {
+		n.announce = newAnnouncer(n.sources.home, n.sessions)
+	}
+	v := n.cfg.Vision
+	n.vision = vision.New(vision.Config{
+		Key: n.eyes.tokens, MaxBytes: int64(v.MaxBytes), Timeout: v.Timeout, Question: v.Question, Failed: v.Failed,
+	}, n.eyes, n.log)
+	tokens := make([]api.Token, 0, len(n.cfg.API.Token))
+	for _, t := range n.cfg.API.Token {
+		one := api.Token{Name: t.Name, Secret: t.Token.Reveal()}
+		for _, s := range t.Scopes {
+			one.Scopes = append(one.Scopes, api.Scope(s))
+		}
+		tokens = append(tokens, one)
+	}
+	n.api, err = api.New(api.Config{
+		Tokens: tokens, Gateway: n.cfg.API.Gateway, GatewayKey: n.cfg.MQTT.Key.Reveal(), Hosts: n.cfg.API.Hosts, Version: version,
+	}, fleet{n.sessions}, n.log)
+	if err != nil {
+		return &usageError{config.Fault(path, "api", err.Error(), "see docs/api.md")}
+	}
+	return nil
+}
+
+// event tells those who watch what happened to a device. It returns at once.
+func (n *node) event(e session.Event) {
+	if e.Kind == session.EventConnected || e.Kind == session.EventOpened {
+		n.sources.own.Connected(e.Device.ID)
+	}
+	if n.announce != nil {
+		n.announce.event(e)
+	}
+	n.api.Publish(api.Event{Kind: string(e.Kind), At: e.At, Device: e.Device.ID, SessionID: e.SessionID, Detail: e.Detail})
 }
 
 // udpPort is the port devices are told.
@@ -163,8 +231,12 @@ func (n *node) handler() http.Handler {
 			s := n.sessions.Stats()
 			return ota.Status{Devices: int(s.Devices), Sessions: int(s.Sessions), Draining: n.draining.Load()}
 		},
-		Checks: n.roles.checks,
+		Checks: func(ctx context.Context) []ota.Check { return append(n.roles.checks(ctx), n.sources.checks()...) },
 	}, n.log)
+	n.sources.handle(mux)
+	mux.Handle(vision.Path, n.vision)
+	mux.Handle(api.Path, n.api)
+	mux.Handle(api.MCPPath, n.sources.mcpDoor(n.api))
 	mux.Handle("/", n.ota)
 	return mux
 }
@@ -176,6 +248,15 @@ func (n *node) run(ctx context.Context) error {
 	// The planes outlive ctx: they carry the goodbyes.
 	planes, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	// Tools outlive the sessions that use them, and end before the broker, which
+	// carries their farewell to the home.
+	tools, stopTools := context.WithCancel(planes)
+	defer stopTools()
+	lent := make(chan struct{})
+	go func() { // ends with tools
+		defer close(lent)
+		n.runTools(tools)
+	}()
 	failed := make(chan error, 3)
 	go func() { failed <- n.audio.Serve(planes) }()
 	go func() { failed <- n.broker.Serve(planes) }()
@@ -206,6 +287,8 @@ func (n *node) run(ctx context.Context) error {
 		running--
 	}
 	n.drain(ctx)
+	stopTools()
+	<-lent
 	stop()
 	for ; running > 0; running-- {
 		err = errors.Join(err, <-failed)
@@ -213,6 +296,18 @@ func (n *node) run(ctx context.Context) error {
 	<-tried
 	<-swept
 	return err
+}
+
+// runTools serves what lends tools until ctx ends.
+func (n *node) runTools(ctx context.Context) {
+	var work sync.WaitGroup
+	if n.announce != nil {
+		for range askers {
+			work.Go(func() { n.announce.run(ctx) })
+		}
+	}
+	n.sources.run(ctx)
+	work.Wait()
 }
 
 // drain says goodbye to everybody: no new sessions, sentences may end within the
@@ -234,10 +329,18 @@ func (n *node) turn(id protocol.DeviceID, t pipeline.Trace) {
 		metrics.Endpoint: t.Endpoint, metrics.Transcript: t.Transcribed, metrics.FirstToken: t.FirstToken,
 		metrics.FirstAudio: t.FirstAudio, metrics.FirstPacket: t.FirstPacket,
 	} {
-		if !at.IsZero() {
+		if !at.IsZero() && !t.Prompted { // nobody waited for what nobody asked
 			n.metrics.ObserveTurn(stage, at.Sub(t.SpeechEnd))
 		}
 	}
+	l := t.Line
+	n.metrics.ObserveLine(metrics.Line{
+		Received: l.Received, Lost: l.Lost, Late: l.Late, Reordered: l.Reordered, Jitter: l.Jitter, Lead: l.Lead, Dry: l.Dry,
+	})
+	if n.announce != nil {
+		n.announce.turn(id, t)
+	}
+	n.api.Publish(turnEvent(id, t))
 	if !t.FirstPacket.IsZero() {
 		n.metrics.ObserveTurn(metrics.Playout, t.PlayoutEnd.Sub(t.FirstPacket))
 	}

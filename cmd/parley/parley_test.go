@@ -198,6 +198,7 @@ func start(t *testing.T, change func(*config.Config)) (n *node, stop func()) {
 		t.Fatal(err)
 	}
 	cfg.MQTT.ConnectRate = -1
+	cfg.Tools.Dir = t.TempDir()
 	if change != nil {
 		change(cfg)
 	}

@@ -168,12 +168,16 @@ func newModel(cfg *config.Config, name string, client *http.Client) (pipeline.Mo
 		o := t.OpenAI
 		c := llm.OpenAIConfig{
 			Table: table, BaseURL: o.BaseURL, APIKey: o.APIKey.Reveal(), Model: o.Model,
-			MaxTokens: o.MaxTokens, Extra: o.Extra, HTTP: client,
+			MaxTokens: o.MaxTokens, Extra: o.Extra, HTTP: client, Vision: o.Vision,
 		}
 		if o.Temperature >= 0 {
 			c.Temperature = &o.Temperature
 		}
-		return llm.NewOpenAI(c)
+		m, err := llm.NewOpenAI(c)
+		if err == nil && o.Schema == "strict" {
+			m = strict{m}
+		}
+		return m, err
 	}
 	return nil, fmt.Errorf("type %q is not known", cfg.LLM[name].Type)
 }

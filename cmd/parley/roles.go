@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"parley/internal/audio"
@@ -25,12 +27,16 @@ type roles struct {
 	cfg    *config.Config
 	log    *slog.Logger
 	byName map[string]*session.Role
+	seeing map[string]pipeline.Model // by role, those that look at pictures
 	stages []stage // for /readyz
 	// recorder is nil unless a role is recorded. Its files are complete when
 	// close has returned.
 	recorder *record.Recorder
 	tries    []func(context.Context) error
-	closes   []func()
+
+	mu     sync.Mutex
+	chosen map[string]string // role by device, where it was switched
+	closes []func()
 }
 
 // A stage of a role works while one of its providers does.
@@ -42,7 +48,7 @@ type stage struct {
 // newRoles makes everything that the roles of cfg name, or says what is wrong
 // with which table. path is the file it is from.
 func newRoles(cfg *config.Config, path string, log *slog.Logger) (*roles, error) {
-	r := &roles{cfg: cfg, log: log, byName: map[string]*session.Role{}}
+	r := &roles{cfg: cfg, log: log, byName: map[string]*session.Role{}, seeing: map[string]pipeline.Model{}, chosen: map[string]string{}}
 	made, err := makeProviders(cfg, path, log, r)
 	if err != nil {
 		r.close()
@@ -79,6 +85,9 @@ func newRoles(cfg *config.Config, path string, log *slog.Logger) (*roles, error)
 	for name, role := range cfg.Role {
 		if role.Record {
 			r.byName[name].Recorder = r.recorder
+		}
+		if len(role.Vision) > 0 {
+			r.seeing[name] = resilient.Models(pick(r, name+".vision", role.Vision, made.llm), limits, log)
 		}
 	}
 	return r, nil
@@ -117,6 +126,7 @@ func pick[P any](r *roles, name string, tables []string, made map[string]resilie
 func policyOf(cfg *config.Config, path string, role config.Role) (pipeline.Config, error) {
 	s, p := cfg.Speech, pipeline.DefaultConfig()
 	p.Prompt, p.NotUnderstood = role.Prompt, s.NotUnderstood
+	p.Filler, p.FillAfter = s.Filler, s.FillAfter
 	p.Lead, p.StartHold, p.StopMargin = s.Lead, s.StartHold, s.StopMargin
 	p.BargeIn, p.FalseAlarm = s.BargeIn, s.Resume
 	p.Endpointing = pipeline.Endpointing{
@@ -134,10 +144,41 @@ func policyOf(cfg *config.Config, path string, role config.Role) (pipeline.Confi
 	return p, nil
 }
 
-// of is the role of a device.
+// of is the role of a device: the one it was switched to, else that of the
+// configuration.
 func (r *roles) of(device string) *session.Role {
+	r.mu.Lock()
+	chosen, ok := r.chosen[device]
+	r.mu.Unlock()
+	if ok {
+		return r.byName[chosen]
+	}
 	name, _ := r.cfg.RoleOf(device)
 	return r.byName[name]
+}
+
+// sight is what looks at a device's pictures, nil if nothing does.
+func (r *roles) sight(device string) pipeline.Model { return r.seeing[r.of(device).Name] }
+
+// maxChosen bounds the devices whose role is another than the configuration's.
+const maxChosen = 100_000
+
+// choose gives a device another role until the next start.
+func (r *roles) choose(device, role string) error {
+	if r.byName[role] == nil {
+		return fmt.Errorf("there is no role %q", role)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if configured, _ := r.cfg.RoleOf(device); configured == role {
+		delete(r.chosen, device)
+		return nil
+	}
+	if len(r.chosen) >= maxChosen {
+		return errors.New("too many devices have switched their role")
+	}
+	r.chosen[device] = role
+	return nil
 }
 
 // checks report the stages none of whose providers works.
@@ -154,6 +195,9 @@ func (r *roles) checks(context.Context) []ota.Check {
 	}
 	return out
 }
+
+// errBlind means that a picture came that nobody can look at.
+var errBlind = errors.New("no model of the role takes pictures; set vision = true in the table of one that does")
 
 var errResting = errors.New("every provider has failed several times in a row and rests")
 

@@ -147,6 +147,7 @@ func (k checker) speech(s *Speech) {
 	k.span(keys("speech", "barge_in"), s.BargeIn, 60*ms, 5*time.Second)
 	k.span(keys("speech", "resume"), s.Resume, 200*ms, 10*time.Second)
 	k.span(keys("speech", "max_utterance"), s.MaxUtterance, time.Second, time.Minute)
+	k.span(keys("speech", "fill_after"), s.FillAfter, 500*ms, 30*time.Second)
 	k.text(keys("speech", "not_understood"), s.NotUnderstood)
 	k.text(keys("speech", "apology"), s.Apology)
 }
@@ -160,6 +161,7 @@ func (k checker) limits(l *Limits) {
 	k.span(keys("limits", "tool_slow"), l.ToolSlow, l.Tool, 10*time.Minute)
 	k.number(keys("limits", "tool_rounds"), l.ToolRounds, 0, 20)
 	k.number(keys("limits", "tool_result"), l.ToolResult, 1<<10, 1<<20)
+	k.number(keys("limits", "tool_images"), l.ToolImages, 1<<10, 16<<20)
 	k.number(keys("limits", "history"), l.History, 2, 1000)
 	k.number(keys("limits", "encoders"), l.Encoders, 0, 1024)
 }

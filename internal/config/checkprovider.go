@@ -39,6 +39,7 @@ func (k checker) llm(p path, t LLM) {
 			k.add(p.key("temperature"), fmt.Sprintf("is %g", v), "allowed is 0 to 2, or -1 to leave it to the service")
 		}
 		k.number(p.key("max_tokens"), t.OpenAI.MaxTokens, 0, 1_000_000)
+		k.choice(p.key("schema"), t.OpenAI.Schema, "full", "strict")
 	}
 }
 

@@ -24,6 +24,7 @@ type Config struct {
 	Record  Record          `toml:"record"`
 	MCP     MCP             `toml:"mcp"`
 	Tools   Tools           `toml:"tools"`
+	Vision  Vision          `toml:"vision"`
 	API     API             `toml:"api"`
 	Home    Home            `toml:"home"`
 	ASR     map[string]ASR  `toml:"asr"`
@@ -114,6 +115,8 @@ type Speech struct {
 	BargeIn       time.Duration `toml:"barge_in"`       // 60ms to 5s of speech before it interrupts
 	Resume        time.Duration `toml:"resume"`         // 200ms to 10s without words, then an interrupted answer goes on
 	MaxUtterance  time.Duration `toml:"max_utterance"`  // 1s to 60s
+	Filler        string        `toml:"filler"`         // said when tools take long; "": nothing
+	FillAfter     time.Duration `toml:"fill_after"`     // 500ms to 30s
 	NotUnderstood string        `toml:"not_understood"` // when a recogniser rejects what it heard
 	Apology       string        `toml:"apology"`        // when no provider could answer
 	ApologyAudio  string        `toml:"apology_audio"`  // Ogg Opus file of it; "": the built-in recording, English
@@ -128,6 +131,7 @@ type Limits struct {
 	ToolSlow   time.Duration `toml:"tool_slow"`   // Tool to 10m, one call of a camera or screen
 	ToolRounds int           `toml:"tool_rounds"` // 0 to 20 in one turn
 	ToolResult int           `toml:"tool_result"` // bytes, 1 KiB to 1 MiB
+	ToolImages int           `toml:"tool_images"` // bytes of the pictures of a result, 1 KiB to 16 MiB
 	History    int           `toml:"history"`     // messages, 2 to 1,000
 	Encoders   int           `toml:"encoders"`    // at work at once, 0 to 1,024; 0: one a core
 }

@@ -35,11 +35,17 @@ func builtIn() *Config {
 		Limits: Limits{
 			Connect: 5 * time.Second, First: 5 * time.Second, Idle: 15 * time.Second,
 			Tool: 10 * time.Second, ToolSlow: 30 * time.Second, ToolRounds: 5, ToolResult: 64 << 10,
+			ToolImages: 2 << 20,
 			History: 40,
 		},
 		Record: Record{Dir: "recordings", MaxDuration: 30 * time.Minute, MaxTotal: 1 << 30},
 		MCP:    MCP{Files: []string{}, Server: map[string]MCPServer{}, Access: MCPAccess{Revoked: []string{}}},
 		Tools:  Tools{Dir: "data", FetchHosts: []string{}},
+		Vision: Vision{
+			Prompt:   "You are the eyes of a voice assistant. Say in one to three short spoken sentences what is asked about the picture.",
+			Question: "What do you see?", Failed: "I could not look at the picture.",
+			Timeout: 25 * time.Second, MaxBytes: 8 << 20,
+		},
 		API:    API{Hosts: []string{}},
 		Home:   Home{Discovery: "homeassistant"},
 		ASR: map[string]ASR{
@@ -70,6 +76,7 @@ func defaultSpeech() Speech {
 		VADStart: 120 * time.Millisecond, PreRoll: 500 * time.Millisecond,
 		EndpointMin: 500 * time.Millisecond, EndpointMax: 3 * time.Second,
 		BargeIn: 500 * time.Millisecond, Resume: 2 * time.Second, MaxUtterance: 30 * time.Second,
+		Filler: "One moment, please.", FillAfter: 2500 * time.Millisecond,
 		NotUnderstood: "Sorry, I did not understand that.",
 		Apology:       "Sorry, something went wrong. Please try again.",
 	}
@@ -113,6 +120,7 @@ func (o *LLMOpenAI) setDefaults() {
 	o.Model = "gpt-4o-mini"
 	o.Temperature = -1
 	o.Extra = map[string]any{}
+	o.Schema = "full"
 }
 
 func (c *TTSCommand) setDefaults() {

@@ -85,6 +85,7 @@ type LLMOpenAI struct {
 	Temperature float64 `toml:"temperature"` // 0 to 2; -1: not sent
 	MaxTokens   int     `toml:"max_tokens"`  // 0: not sent
 	Vision      bool    `toml:"vision"`      // the model takes pictures
+	Schema      string  `toml:"schema"`      // of tools: full, or strict for services that know little of JSON schema
 	// Extra holds further members of the request, as the service documents them.
 	Extra map[string]any `toml:"extra"`
 }

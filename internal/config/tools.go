@@ -43,6 +43,16 @@ type Tools struct {
 	FetchHosts []string `toml:"fetch_hosts"` // the only ones; empty: any public host
 }
 
+// Vision is where cameras of devices send their pictures.
+type Vision struct {
+	URL      string        `toml:"url"` // told to devices; "": http, the host they use, and the port of http.listen
+	Prompt   string        `toml:"prompt"`
+	Question string        `toml:"question"`  // where the device asks none
+	Failed   string        `toml:"failed"`    // what is answered when the model fails
+	Timeout  time.Duration `toml:"timeout"`   // of the model, 1s to 2m
+	MaxBytes int           `toml:"max_bytes"` // of a request, 64 KiB to 32 MiB
+}
+
 // API is what operators and programs use.
 type API struct {
 	Token   []APIToken `toml:"token"`
@@ -123,7 +133,7 @@ func (x *resolver) toolSecrets() {
 
 // Bounds of what tools need.
 const (
-	minToken   = 16 // bytes of a token of the API: it may be tried from anywhere
+	minToken   = 16 // bytes of a token of the API, and of the key of others: they may be tried from anywhere
 	minHomePwd = 4  // bytes of a lamp's password: many take no more than a few
 )
 
@@ -131,13 +141,14 @@ func (k checker) tools(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.MCP.Server)) {
 		k.mcpServer(keys("mcp", "server", name), c.MCP.Server[name])
 	}
-	if n := len(c.MCP.Access.Key.Reveal()); n > 0 && n < minKey {
-		k.add(keys("mcp", "access", "key"), fmt.Sprintf("has %d bytes", n), fmt.Sprintf("use at least %d", minKey))
+	if n := len(c.MCP.Access.Key.Reveal()); n > 0 && n < minToken {
+		k.add(keys("mcp", "access", "key"), fmt.Sprintf("has %d bytes", n), fmt.Sprintf("use at least %d", minToken))
 	}
 	k.text(keys("tools", "dir"), c.Tools.Dir)
 	if !c.Tools.Fetch && len(c.Tools.FetchHosts) > 0 {
 		k.add(keys("tools", "fetch_hosts"), "lists hosts that are not fetched from", "set fetch = true, or remove them")
 	}
+	k.vision(&c.Vision)
 	k.api(&c.API, c.MQTT.Key.IsSet())
 	k.home(c)
 }
@@ -163,6 +174,18 @@ func (k checker) mcpServer(p path, s MCPServer) {
 			k.add(p.key("args"), "are given to an address", "args and env are a program's")
 		}
 	}
+}
+
+func (k checker) vision(v *Vision) {
+	if v.URL != "" {
+		if problem := urlProblem(v.URL); problem != "" {
+			k.add(keys("vision", "url"), problem, `give the address devices reach, such as "https://voice.example.org/mcp/vision/explain"`)
+		}
+	}
+	k.text(keys("vision", "question"), v.Question)
+	k.text(keys("vision", "failed"), v.Failed)
+	k.span(keys("vision", "timeout"), v.Timeout, time.Second, 2*time.Minute)
+	k.number(keys("vision", "max_bytes"), v.MaxBytes, 64<<10, 32<<20)
 }
 
 func (k checker) api(a *API, signed bool) {

@@ -22,7 +22,7 @@ func TestFaultsOfTools(t *testing.T) {
 		"too patient":           {"[mcp.server.x]\ncommand = 'y'\ntimeout = '1h'\n", `3: mcp.server.x.timeout: is 1h; allowed is 0s to 10m`},
 		"environment missing":   {"[mcp.server.x]\ncommand = 'y'\nenv = { K = 'env:NOT_THERE' }\n", `3: mcp.server.x.env.K: the environment variable NOT_THERE is not set; set it, or remove the line`},
 		"number in environment": {"[mcp.server.x]\ncommand = 'y'\nenv = { K = 7 }\n", `3: mcp.server.x.env.K: is a whole number; give text, such as "env:NAME" or "file:/path"`},
-		"weak access key":       {"[mcp.access]\nkey = 'abc'\n", `2: mcp.access.key: has 3 bytes; use at least 8`},
+		"weak access key":       {"[mcp.access]\nkey = 'abc'\n", `2: mcp.access.key: has 3 bytes; use at least 16`},
 		"hosts without fetch":   {"[tools]\nfetch_hosts = ['a.org']\n", `2: tools.fetch_hosts: lists hosts that are not fetched from; set fetch = true, or remove them`},
 		"weak token":            {"[[api.token]]\nname = 'a'\ntoken = 'abc'\nscopes = ['read']\n", `3: api.token[0].token: has 3 bytes; use at least 16; 'openssl rand -base64 32' prints a good one`},
 		"scope":                 {token + "scopes = ['reed']\n", `4: api.token[0].scopes[0]: is "reed"; did you mean "read"?`},

@@ -18,9 +18,10 @@ func (h *Handler) healthz(w http.ResponseWriter, _ *http.Request) {
 // readyz says whether devices should come here.
 func (h *Handler) readyz(w http.ResponseWriter, r *http.Request) {
 	type check struct {
-		Name  string `json:"name"`
-		OK    bool   `json:"ok"`
-		Error string `json:"error,omitempty"`
+		Name     string `json:"name"`
+		OK       bool   `json:"ok"`
+		Optional bool   `json:"optional,omitempty"`
+		Error    string `json:"error,omitempty"`
 	}
 	body := struct {
 		Ready    bool    `json:"ready"`
@@ -32,9 +33,10 @@ func (h *Handler) readyz(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 		defer cancel()
 		for _, c := range h.cfg.Checks(ctx) {
-			result := check{Name: c.Name, OK: c.Err == nil}
+			result := check{Name: c.Name, OK: c.Err == nil, Optional: c.Optional}
 			if c.Err != nil {
-				result.Error, body.Ready = c.Err.Error(), false
+				result.Error = c.Err.Error()
+				body.Ready = body.Ready && c.Optional
 			}
 			body.Checks = append(body.Checks, result)
 		}

@@ -65,6 +65,9 @@ type Status struct {
 type Check struct {
 	Name string
 	Err  error
+	// Optional marks what Parley does without when it fails: it is listed, and
+	// does not decide whether devices should come.
+	Optional bool
 }
 
 // Stats counts requests of devices since the start.

@@ -431,7 +431,7 @@ func TestOverHTTP(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	status := Status{}
-	checks := []Check{{"mqtt", nil}, {"udp", nil}}
+	checks := []Check{{Name: "mqtt"}, {Name: "udp"}}
 	cfg := testConfig()
 	cfg.Status = func() Status { return status }
 	cfg.Checks = func(ctx context.Context) []Check {

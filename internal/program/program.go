@@ -75,7 +75,7 @@ func Find(cfg Config) (*Program, error) {
 		cfg.Concurrent = runtime.NumCPU()
 	}
 	return &Program{
-		cfg: cfg, path: path, env: append(passedEnv(os.Environ()), cfg.Env...),
+		cfg: cfg, path: path, env: Environ(cfg.Env...),
 		slots: make(chan struct{}, cfg.Concurrent),
 	}, nil
 }
@@ -186,6 +186,11 @@ func OneLine(text string) string {
 		return r
 	}, text))
 }
+
+// Environ returns the environment of a program that the server starts: of the
+// server's own what a program needs to run at all, and then extra, each as
+// "NAME=value", of which the last of a name counts.
+func Environ(extra ...string) []string { return append(passedEnv(os.Environ()), extra...) }
 
 // passedEnv returns what of the server's environment a program needs to run at
 // all: where programs, libraries and models are, and the language. The rest may

@@ -44,7 +44,6 @@ func newPeer(s *Server, l Link) *peer {
 	p.tools = mcp.NewDevice(p.id, func(payload json.RawMessage) error {
 		return l.Send(protocol.MCP("", payload))
 	}, s.cfg.MCP, s.log)
-	p.tools.Start()
 	return p
 }
 

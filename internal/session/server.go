@@ -151,6 +151,7 @@ func (s *Server) Attach(l Link) broker.Receiver {
 	s.peers[p.id] = p
 	s.mu.Unlock()
 	p.emit(EventConnected, "", "")
+	p.tools.Start() // asks who the device is, so it must be known by then
 	return p
 }
 
@@ -183,6 +184,16 @@ func (s *Server) Drain(ctx context.Context) {
 		}
 		<-ended
 	}
+}
+
+// Host is the host name or address of ours that a connected device knows, or
+// [ErrAbsent].
+func (s *Server) Host(id protocol.DeviceID) (string, error) {
+	p, err := s.peer(id)
+	if err != nil {
+		return "", err
+	}
+	return s.udpHost(p.link.Device()), nil
 }
 
 // udpHost is where a device shall send its audio: what the operator says, else

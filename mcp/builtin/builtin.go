@@ -23,6 +23,10 @@ const Label = "parley"
 // callTimeout bounds a call: adjust_volume asks a device twice, at 10 s each.
 const callTimeout = 25 * time.Second
 
+// maxInFlight bounds the calls of all devices at once: a thousand that set a timer
+// in one second.
+const maxInFlight = 1024
+
 // restartPause is how long the server stays down if its session ends by itself,
 // which only a fault in it can cause.
 const restartPause = time.Second
@@ -148,6 +152,7 @@ func New(cfg Config, house House, log *slog.Logger) (*Tools, error) {
 	}
 	t.client = mcp.NewClient(mcp.ClientConfig{
 		Label: Label, CallTimeout: callTimeout, Version: cfg.Version, TellCaller: true, Counters: cfg.Counters,
+		MaxInFlight: maxInFlight,
 	}, log)
 	return t, nil
 }
