@@ -36,9 +36,23 @@ func (n *node) register() error {
 	figure(metrics.Counter, "mcp_busy_total", "Tool calls refused because too many were waiting.", "")
 	figure(metrics.Counter, "mcp_unexpected_total", "Replies of devices that nobody waited for.", "")
 	figure(metrics.Counter, "mcp_abandoned_total", "Devices that did not tell their tools.", "")
+	figure(metrics.Counter, "mcp_salvaged_total", "Broken replies of devices whose error could be read.", "")
+	figure(metrics.Counter, "mcp_notices_total", "Notifications of devices.", "")
 	figure(metrics.Counter, "ota_requests_total", "Devices that asked for their configuration, by what they got.", "result")
 	figure(metrics.Counter, "mcp_malformed_total", "Messages of devices that are no JSON-RPC reply.", "")
-	return n.metrics.Register(figures, n.samples)
+	readings := toolReadings()
+	for _, r := range readings {
+		figures = append(figures, r.Figure)
+	}
+	return n.metrics.Register(figures, func() []metrics.Sample {
+		samples := n.samples()
+		for _, r := range readings {
+			for label, v := range r.read(n) {
+				samples = append(samples, metrics.Sample{Name: r.Name, Label: label, Value: float64(v)})
+			}
+		}
+		return samples
+	})
 }
 
 // samples reads all figures at one moment.
@@ -67,7 +81,7 @@ func (n *node) samples() []metrics.Sample {
 	for _, r := range []broker.Refusal{
 		broker.RefusedRate, broker.RefusedPending, broker.RefusedTimeout, broker.RefusedTooLarge, broker.RefusedMalformed,
 		broker.RefusedVersion, broker.RefusedClientID, broker.RefusedCredentials, broker.RefusedPublic,
-		broker.RefusedFull, broker.RefusedBusy, broker.RefusedOvertaken, broker.RefusedShutdown,
+		broker.RefusedWill, broker.RefusedFull, broker.RefusedBusy, broker.RefusedOvertaken, broker.RefusedShutdown,
 	} {
 		by("mqtt_refused_total", string(r), uint64(b.Refused[r]))
 	}
@@ -98,6 +112,8 @@ func (n *node) samples() []metrics.Sample {
 	one("mcp_busy_total", n.mcp.Busy.Load())
 	one("mcp_unexpected_total", n.mcp.Unexpected.Load())
 	one("mcp_abandoned_total", n.mcp.Abandoned.Load())
+	one("mcp_salvaged_total", n.mcp.Salvaged.Load())
+	one("mcp_notices_total", n.mcp.Notices.Load())
 	o := n.ota.Stats()
 	by("ota_requests_total", "enrolled", o.Enrolled)
 	by("ota_requests_total", "homeless", o.Homeless)

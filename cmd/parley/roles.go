@@ -28,7 +28,7 @@ type roles struct {
 	log    *slog.Logger
 	byName map[string]*session.Role
 	seeing map[string]pipeline.Model // by role, those that look at pictures
-	stages []stage // for /readyz
+	stages []stage                   // for /readyz
 	// recorder is nil unless a role is recorded. Its files are complete when
 	// close has returned.
 	recorder *record.Recorder

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -180,7 +181,7 @@ func (m *rulesModel) answer(req *pipeline.Request) pipeline.Delta {
 	if !ok {
 		return pipeline.Delta{Text: m.cfg.Greeting}
 	}
-	r, captures := m.find(text)
+	r, captures := m.find(text, after, req.Tools)
 	if r == nil {
 		n := m.unknown.Add(1) - 1
 		return pipeline.Delta{Text: m.cfg.Unknown[int(n)%len(m.cfg.Unknown)]}
@@ -214,15 +215,46 @@ func (m *rulesModel) step(r *rule, st step, s *scene, req *pipeline.Request) pip
 	return pipeline.Delta{Call: &pipeline.Call{ID: id, Name: tool.Name, Args: args}}
 }
 
-func (m *rulesModel) find(text string) (*rule, map[string]phrase.Value) {
+// find returns the first rule for text that can act: its first tool is there, or
+// was called before. If none can, it is the first whose words are known, to say
+// that this cannot be done. Words that could be anything mean nothing without the
+// tool: "what is the capital of France" is no question to a house that has no
+// sensors.
+func (m *rulesModel) find(text string, after []pipeline.Message, tools []pipeline.Tool) (*rule, map[string]phrase.Value) {
+	called := firstCall(after)
+	var known *rule
+	var taken map[string]phrase.Value
 	for _, r := range m.rules {
 		for _, p := range r.patterns {
-			if captures, ok := p.Match(text); ok {
+			captures, ok := p.Match(text)
+			if !ok {
+				continue
+			}
+			if r.canAct(called, tools) {
 				return r, captures
+			}
+			if known == nil && !takesAnything(p) {
+				known, taken = r, captures
 			}
 		}
 	}
-	return nil, nil
+	return known, taken
+}
+
+// takesAnything reports whether a pattern has a place for any words.
+func takesAnything(p *phrase.Pattern) bool {
+	return slices.ContainsFunc(p.Captures(), func(c phrase.Capture) bool { return c.Kind == phrase.Text })
+}
+
+// firstCall is the name of the tool that was called first since the user spoke,
+// or "".
+func firstCall(after []pipeline.Message) string {
+	for _, m := range after {
+		if len(m.Calls) > 0 {
+			return m.Calls[0].Name
+		}
+	}
+	return ""
 }
 
 func (m *rulesModel) now() present {
@@ -278,6 +310,19 @@ type rule struct {
 type step struct {
 	call      string
 	arguments map[string]any // with templates for strings
+}
+
+// canAct reports whether the rule has what it needs to begin, or is the one that
+// has called.
+func (r *rule) canAct(called string, tools []pipeline.Tool) bool {
+	switch {
+	case len(r.steps) == 0:
+		return called == ""
+	case called != "":
+		return plainName(called) == plainName(r.steps[0].call)
+	}
+	_, ok := findTool(tools, r.steps[0].call)
+	return ok
 }
 
 func (r *rule) nextAnswer() template {

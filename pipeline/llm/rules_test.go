@@ -368,3 +368,50 @@ func TestARuleWhoseToolTheDeviceLacksSaysSo(t *testing.T) {
 		}
 	}
 }
+
+// A rule that takes any words is for those who have its tool. Without it the words
+// are tried on the rules after it, and in the end are not understood.
+func TestWordsForAToolThatIsNotThere(t *testing.T) {
+	m, err := llm.NewRules(llm.RulesConfig{Unknown: []string{"What?"}, Rules: []llm.Rule{
+		{Match: []string{"what is {name}"}, Call: "home_read", Arguments: map[string]any{"name": "{name}"}, Answer: "{result}"},
+		{Match: []string{"what is the time"}, Answer: "Late."},
+		{Match: []string{"make it brighter"}, Call: "dim", Answer: "Done."},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := pipeline.Tool{Name: "home_read", Schema: []byte(`{"type":"object"}`)}
+	ask := func(text string, tools []pipeline.Tool, more ...pipeline.Message) pipeline.Delta {
+		t.Helper()
+		req := &pipeline.Request{Messages: append([]pipeline.Message{{Role: pipeline.RoleUser, Text: text}}, more...), Tools: tools}
+		for d, err := range m.Chat(t.Context(), req) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		t.Fatal("no answer")
+		return pipeline.Delta{}
+	}
+	for _, tt := range []struct{ text, want string }{
+		{"what is the capital of France", "What?"},
+		{"what is the time", "Late."},
+		{"make it brighter", llm.DefaultCannotDo},
+	} {
+		if got := ask(tt.text, nil).Text; got != tt.want {
+			t.Errorf("without the tool %q is answered %q, want %q", tt.text, got, tt.want)
+		}
+	}
+	d := ask("what is the time", []pipeline.Tool{reader})
+	if d.Call == nil || d.Call.Name != "home_read" {
+		t.Fatalf("with the tool the first rule is not taken: %+v", d)
+	}
+	// The last round has no tools: the rule that called has the word.
+	done := []pipeline.Message{
+		{Role: pipeline.RoleAssistant, Calls: []pipeline.Call{*d.Call}},
+		{Role: pipeline.RoleTool, CallID: d.Call.ID, Text: "21 degrees"},
+	}
+	if got := ask("what is the time", nil, done...).Text; got != "21 degrees" {
+		t.Errorf("after its call the rule answers %q", got)
+	}
+}
