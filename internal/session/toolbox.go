@@ -49,7 +49,7 @@ func (b toolbox) Tools() []pipeline.Tool {
 
 // Call implements [pipeline.Toolbox].
 func (b toolbox) Call(ctx context.Context, c pipeline.Call) (pipeline.ToolResult, error) {
-	r, err := b.set.Call(ctx, c.Name, c.Args)
+	r, err := b.set.Call(mcp.WithCaller(ctx, b.caller), c.Name, c.Args)
 	if err != nil {
 		return pipeline.ToolResult{}, err
 	}
