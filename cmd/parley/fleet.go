@@ -180,14 +180,17 @@ func turnEvent(id protocol.DeviceID, t pipeline.Trace) api.Event {
 		tools = append(tools, tool.Name)
 	}
 	data := map[string]any{
-		"turn": t.Turn, "mode": t.Mode.String(), "stages_ms": stages, "voice_to_voice_ms": t.VoiceToVoice().Milliseconds(),
+		"turn": t.Turn, "mode": t.Mode.String(), "stages_ms": stages,
 		"packets": t.Packets, "tools": tools, "prompted": t.Prompted, "uplink_loss": t.Line.Loss(),
 		"uplink_jitter_ms": t.Line.Jitter.Milliseconds(), "address_moves": t.Line.Moves,
+	}
+	if !t.Prompted { // nobody had spoken
+		data["voice_to_voice_ms"] = t.VoiceToVoice().Milliseconds()
 	}
 	if t.CancelledBy != "" {
 		data["cancelled_by"] = t.CancelledBy
 	}
-	e := api.Event{Kind: "turn", At: t.PlayoutEnd, Device: id, Data: data}
+	e := api.Event{Kind: api.EventTurn, At: t.PlayoutEnd, Device: id, Data: data}
 	if t.Err != nil {
 		e.Detail = "a provider failed"
 	}
