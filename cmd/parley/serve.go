@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"parley/internal/config"
 	"parley/internal/ota"
@@ -66,7 +68,42 @@ func serve(ctx context.Context, args []string, out io.Writer) error {
 	n.greet(out)
 	log.Info("ready", "version", version, "mqtt", n.broker.Addr().String(), "udp", n.udpAddr.String(),
 		"http", n.webAddr.Addr().String(), "signed_credentials", cfg.MQTT.Key.IsSet())
-	return n.run(ctx)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	ctx, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(watched)
+		n.obey(ctx, hangups, *path)
+	}()
+	err = n.run(ctx)
+	stop()
+	<-watched
+	return err
+}
+
+// obey reads the configuration again at every SIGHUP and applies what can be
+// applied without ending anybody's session: the revoked tokens of the access
+// point. A bad file changes nothing.
+func (n *node) obey(ctx context.Context, hangups <-chan os.Signal, path string) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+		}
+		cfg, err := config.Load(path, os.Getenv)
+		if err != nil {
+			n.log.Error("configuration not read again; the old one stays", "error", err)
+			continue
+		}
+		if n.sources.access != nil {
+			n.sources.access.SetRevoked(cfg.MCP.Access.Revoked)
+		}
+		n.log.Info("configuration read again", "revoked_tokens", len(cfg.MCP.Access.Revoked),
+			"others", "all other keys count from the next start")
+	}
 }
 
 // greet tells a person what to type into a device.

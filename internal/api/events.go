@@ -23,6 +23,7 @@ const (
 	EventSilent        = "silent"         // the answer ended
 	EventNoAudio       = "no_audio"       // it listens and is not heard; the detail names the likely cause
 	EventTurn          = "turn"           // a turn has finished; the data tells how it went
+	EventNotification  = "notification"   // it has sent an MCP notification: the detail is its method, the data its params
 )
 
 // eventMissed tells a listener that it was not sent everything. It is made here
@@ -34,6 +35,7 @@ func eventKinds() []string {
 	return []string{
 		EventConnected, EventDisconnected, EventSessionOpened, EventSessionClosed,
 		EventListening, EventSpeaking, EventSilent, EventNoAudio, EventTurn,
+		EventNotification,
 	}
 }
 

@@ -49,6 +49,7 @@ func TestEvents(t *testing.T) {
 	for _, kind := range []string{
 		api.EventConnected, api.EventDisconnected, api.EventSessionOpened, api.EventSessionClosed,
 		api.EventListening, api.EventSpeaking, api.EventSilent, api.EventNoAudio, api.EventTurn,
+		api.EventNotification,
 	} {
 		before := time.Now()
 		w.api.Publish(api.Event{Kind: kind, Device: kitchen, Detail: strings.Repeat("x", 1000)})
@@ -56,7 +57,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%s: %+v", kind, b)
 		}
 	}
-	if got := w.api.Stats(); got.Events != 14 || got.Listeners != 1 || got.Missed != 0 {
+	if got := w.api.Stats(); got.Events != 15 || got.Listeners != 1 || got.Missed != 0 {
 		t.Errorf("%+v", got)
 	}
 }
