@@ -129,7 +129,7 @@ func (b *Embedded) enter(c *conn) (s *session, home *homeClient) {
 	} else if u := b.home.user(pk.Connect.Username); u != nil {
 		// This is the one place where the two classes part. Whoever names a user
 		// is that user's client or nobody; everybody else is a device or nobody.
-		if home, r = b.home.admit(c, u, &pk); r == nil {
+		if home, r = b.enterHome(c, u, &pk); r == nil {
 			return nil, home
 		}
 	} else if s, r = b.enterDevice(c, pk); r == nil {
@@ -140,6 +140,16 @@ func (b *Embedded) enter(c *conn) (s *session, home *homeClient) {
 		_ = c.enqueue(r.connack(pk.ProtocolVersion)) // the peer may be gone, which is as well
 	}
 	return nil, nil
+}
+
+// enterHome judges a home client's CONNECT packet. A password that is short enough
+// for a lamp, and not encrypted, is none for the whole Internet.
+func (b *Embedded) enterHome(c *conn, u *User, pk *packets.Packet) (*homeClient, *refusal) {
+	if remote := addrPort(c.raw.RemoteAddr()).Addr(); !c.tls && remote.IsValid() && !isLocal(remote) {
+		return nil, &refusal{why: RefusedPublic, v3: 5, v5: 0x87,
+			err: errors.New("home clients from public addresses need TLS; use the TLS port")}
+	}
+	return b.home.admit(c, u, pk)
 }
 
 // enterDevice judges a device's CONNECT packet and gives the device its seat.

@@ -62,7 +62,7 @@ func TestTwoClasses(t *testing.T) {
 					l, r, log := newPipeListener(), newRecorder(), new(logBuffer)
 					b := startLogging(t, homeConfig(l), r, log.logger())
 					c.h.version = version
-					conn := l.dial(t, "203.0.113.9:50000")
+					conn := l.dial(t, "192.168.7.9:50000")
 					switch c.class {
 					case "":
 						refused(t, conn, c.h, map[bool]byte{false: c.v3, true: c.v5}[version == 5])
@@ -88,6 +88,31 @@ func TestTwoClasses(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A lamp's password is no password for the Internet: from there a home client
+// needs TLS, which a pipe without it is not.
+func TestHomeClientsFromOutside(t *testing.T) {
+	for from, welcome := range map[string]bool{
+		"192.168.7.2:1": true, "127.0.0.1:1": true, "[fd00::1]:1": true,
+		"203.0.113.9:1": false, "[2001:db8::1]:1": false, "[::ffff:8.8.8.8]:1": false,
+	} {
+		t.Run(from, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, log := newPipeListener(), new(logBuffer)
+				b := startLogging(t, homeConfig(l), newRecorder(), log.logger())
+				if welcome {
+					joinHome(t, l.dial(t, from), asUser("admin", "ha"))
+					return
+				}
+				refused(t, l.dial(t, from), asUser("admin", "ha"), 5)
+				synctest.Wait()
+				if s := b.Stats(); s.Refused[RefusedPublic] != 1 || s.Home.Sessions != 0 || !strings.Contains(log.String(), "TLS") {
+					t.Errorf("stats %+v, log %q", s, log)
+				}
+			})
+		})
 	}
 }
 
