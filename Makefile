@@ -59,6 +59,7 @@ deps-run:
 	@scripts/deps $(RUN_DEPS)
 deps-test: deps-build deps-run
 	@scripts/deps $(TEST_DEPS)
+	@command -v npm >/dev/null || scripts/deps nodejs npm # for MCP servers written by others; any Node will do
 
 clean: ## Remove what was built
 	rm -rf bin demo-answer.wav demo-answer.ogg
