@@ -45,7 +45,7 @@ type Config struct {
 	ToolTimeout   time.Duration // the longest any tool may take
 	ToolRounds    int           // how often the model may call tools for one reply
 	Filler        string        // spoken once in a reply when tools take long and nothing was said; "" for never
-	FillAfter     time.Duration // how long tools may take before that
+	FillAfter     time.Duration // how long tools may take before that, all rounds together
 	History       int           // messages kept for the model
 	MaxReplyRunes int           // of one reply's text; a model that never ends is cut here
 }
@@ -140,12 +140,13 @@ type Conversation struct {
 	ends       endpointer
 	mode       Mode
 	listening  bool
-	listened   bool   // a listen start has come
-	held       held   // audio that came while not listening
-	deaf       uint64 // pieces of audio the recogniser did not take
-	woken      bool   // a wake word was reported since the last listen start
-	ear        *ear   // the recogniser run that is being fed
-	asked      []*ear // recogniser runs that are closed and not answered yet, oldest first
+	listened   bool      // a listen start has come
+	pathBy     time.Time // when the device's address ought to be known; set with listened
+	held       held      // audio that came while not listening
+	deaf       uint64    // pieces of audio the recogniser did not take
+	woken      bool      // a wake word was reported since the last listen start
+	ear        *ear      // the recogniser run that is being fed
+	asked      []*ear    // recogniser runs that are closed and not answered yet, oldest first
 	turn       *turn
 	path       bool
 	released   time.Time // when the user said to have finished
@@ -222,8 +223,10 @@ func (c *Conversation) Run(ctx context.Context) {
 	defer cancel()
 	defer c.timer.Stop()
 	defer c.phase.Store(uint32(Idle))
+	defer c.silence()
 	defer c.interrupt(endOfSession)
 	for {
+		c.leave()
 		// One reading of the clock decides what may be taken and when to look
 		// again: between two, a deadline could pass unseen.
 		now := time.Now()
@@ -250,11 +253,10 @@ func (c *Conversation) Run(ctx context.Context) {
 			c.note(n)
 		case m := <-c.late:
 			c.remember(m...)
-		case text := <-prompts:
-			c.prompt(ctx, text)
+		case n := <-prompts:
+			c.prompt(ctx, n)
 		case <-c.hangUp:
 			c.leaving = true
-			c.leave()
 		case s, ok := <-out:
 			c.say(s, ok, time.Now())
 		}
@@ -299,7 +301,8 @@ func (c *Conversation) handle(ctx context.Context, s signal) {
 			c.answer(ctx, s.text, newTrace(c.mode, now, now))
 		}
 	case signalReady:
-		c.listened, c.lastSound = true, now
+		c.lastSound = now
+		c.listens(now)
 	case signalAbort:
 		c.lastSound = now
 		c.yieldFloor(now)
@@ -311,8 +314,9 @@ func (c *Conversation) handle(ctx context.Context, s signal) {
 // listen opens the ears. Audio that overtook the listen start is heard first.
 func (c *Conversation) listen(ctx context.Context, m Mode) {
 	c.deafen()
-	c.mode, c.listening, c.listened, c.tailUntil = m, true, true, time.Time{}
+	c.mode, c.listening, c.tailUntil = m, true, time.Time{}
 	now := time.Now()
+	c.listens(now)
 	early, first := c.held.take(now, c.woken)
 	c.up.restart()
 	c.skew.listenStart(now, first)
@@ -322,6 +326,13 @@ func (c *Conversation) listen(ctx context.Context, m Mode) {
 	}
 	for _, pcm := range early {
 		c.attend(ctx, pcm, now)
+	}
+}
+
+// listens notes that the device can be spoken to, as soon as its address is known.
+func (c *Conversation) listens(now time.Time) {
+	if !c.listened {
+		c.listened, c.pathBy = true, now.Add(c.cfg.NoPath)
 	}
 }
 
@@ -365,7 +376,11 @@ func (c *Conversation) wake(now time.Time) time.Time {
 	soonest(c.endpoint)
 	soonest(c.answerAt)
 	soonest(c.up.deadline)
-	if free := later(c.floor, c.resumes); free.After(now) {
+	free := later(c.floor, c.resumes)
+	if !c.path {
+		free = later(free, c.pathBy)
+	}
+	if free.After(now) {
 		soonest(free) // a text to say may have come by then
 	}
 	if t := c.turn; t != nil {

@@ -197,7 +197,7 @@ func (c *Conversation) unrecognised(ctx context.Context, e *ear) {
 	if c.turn != nil {
 		// It may have been a cough: as far as anybody knows, no word was said.
 		c.asked = slices.DeleteFunc(c.asked, func(a *ear) bool { return a == e })
-		c.paused = time.Time{}
+		c.carryOn(time.Now())
 		return
 	}
 	trace := e.trace
@@ -245,7 +245,8 @@ func (c *Conversation) settle(ctx context.Context, now time.Time) {
 		c.asked = nil
 		c.sayFixed(ctx, c.cfg.NotUnderstood, last.trace)
 	default: // a cough, or noise: carry on
-		c.asked, c.paused = nil, time.Time{}
+		c.asked = nil
+		c.carryOn(now)
 	}
 }
 

@@ -57,7 +57,7 @@ func NewEcho(cfg Config, vad Detector, dev Device, log *slog.Logger) (*Echo, err
 }
 
 // Say refuses: an echo has no voice of its own.
-func (e *Echo) Say(string) bool { return false }
+func (e *Echo) Say(string, func()) bool { return false }
 
 // doing is the echo's phase.
 func (e *Echo) doing() Phase {

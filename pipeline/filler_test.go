@@ -26,6 +26,12 @@ func TestSlowToolsAreFilled(t *testing.T) {
 		"once in a turn": {func(c *Config) { c.ToolRounds = 3 }, func(b *testbed) {
 			b.box.delay, b.llm.always = 6*time.Second, true
 		}, "start say:" + filler + " " + answer},
+		"many rounds, each of them quick": {func(c *Config) { c.ToolRounds = 3 }, func(b *testbed) {
+			b.box.delay, b.llm.always = time.Second, true
+		}, "start say:" + filler + " " + answer},
+		"a few quick rounds": {func(c *Config) { c.ToolRounds = 2 }, func(b *testbed) {
+			b.box.delay, b.llm.always = time.Second, true
+		}, "start " + answer},
 		"only one of the calls is slow": {nil, func(b *testbed) {
 			b.llm.calls = []string{"lamp", "door"}
 			b.c.p.Tools = toolFunc(func(ctx context.Context, call Call) (ToolResult, error) {
@@ -77,6 +83,59 @@ func TestAFillerIsHeardInTimeAndForgotten(t *testing.T) {
 		h := b.history()
 		if last := h[len(h)-1]; last.Text != "Hi. How are you?" || last.Interrupted {
 			t.Errorf("history ends with %+v", last)
+		}
+	})
+}
+
+// TestToolsThatEndAsTheFillerBegins: whichever comes first, the answer is whole and
+// remembered without the filler.
+func TestToolsThatEndAsTheFillerBegins(t *testing.T) {
+	for range 20 { // it is a matter of chance
+		synctest.Test(t, func(t *testing.T) {
+			b := newTestbed(t, nil)
+			b.llm.calls, b.box.delay = []string{"lamp", "time", "door"}, b.c.cfg.FillAfter
+			b.ask()
+			b.after(20 * time.Second)
+			if got := b.dev.log(); !strings.HasSuffix(got, "say:Hi. say:How are you? stop") {
+				t.Errorf("told %q", got)
+			}
+			h := b.history()
+			checkCalls(t, h)
+			if last := h[len(h)-1]; last.Text != "Hi. How are you?" {
+				t.Errorf("history ends with %+v", last)
+			}
+		})
+	}
+}
+
+// TestAFillerCutByNewWords: the tool goes on, and its result is known to the next
+// answers.
+func TestAFillerCutByNewWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestbed(t, nil)
+		b.llm.calls, b.box.delay, b.asr.texts = []string{"lamp"}, 6*time.Second, []string{"hello", "wait"}
+		b.c.ListenStart(Realtime)
+		b.speak(600 * ms)
+		b.hush(3900 * ms) // into the filler
+		b.llm.calls = nil
+		b.speak(900 * ms)
+		b.hush(20 * time.Second)
+		if got, want := turns(b.dev.log()), "stt:hello start stop stt:wait start stop"; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+		h := b.history()
+		checkCalls(t, h)
+		results := 0
+		for _, m := range h {
+			if m.Role == RoleTool && m.Text == "lamp done" {
+				results++
+			}
+			if strings.Contains(m.Text, "moment") {
+				t.Errorf("the filler is remembered: %+v", m)
+			}
+		}
+		if results != 1 {
+			t.Errorf("%d results of one call", results)
 		}
 	})
 }

@@ -1,6 +1,9 @@
 package pipeline
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 type signalKind uint8
 
@@ -35,11 +38,20 @@ type inbox struct {
 	packets   chan *packet
 	signals   chan signal
 	pathReady chan struct{} // one is enough
-	says      chan string   // taken when there is nothing else to hear or say
+	says      chan notice   // taken when there is nothing else to hear or say
 	hangUp    chan struct{} // one is enough
 	dropped   atomic.Uint64 // packets refused because the inbox was full
 	refused   atomic.Uint64 // texts refused
 	phase     atomic.Uint32 // a Phase
+
+	saying sync.Mutex // held while a text is put into says, which must not follow the end
+	mute   bool       // nothing more can be said
+}
+
+// A notice is a text of [Conversation.Say] on its way.
+type notice struct {
+	text   string
+	unsaid func() // never nil
 }
 
 func newInbox() inbox {
@@ -47,7 +59,7 @@ func newInbox() inbox {
 		packets:   make(chan *packet, uplinkBound),
 		signals:   make(chan signal, signalBound),
 		pathReady: make(chan struct{}, 1),
-		says:      make(chan string, sayBound),
+		says:      make(chan notice, sayBound),
 		hangUp:    make(chan struct{}, 1),
 	}
 }
@@ -72,14 +84,14 @@ func (i *inbox) Abort() bool { return i.signal(signal{kind: signalAbort}) }
 // it can be spoken to before it has ever listened.
 func (i *inbox) Ready() bool { return i.signal(signal{kind: signalReady}) }
 
-// Unsaid returns the texts of [Conversation.Say] whose turn never came. It must be
-// called after Run has returned.
-func (i *inbox) Unsaid() []string {
-	var texts []string
+// silence ends the saying of texts, and tells of those whose turn never came.
+func (i *inbox) silence() {
+	i.saying.Lock()
+	i.mute = true
+	i.saying.Unlock()
 	for n := len(i.says); n > 0; n-- {
-		texts = append(texts, <-i.says)
+		(<-i.says).unsaid()
 	}
-	return texts
 }
 
 // PathReady says that packets can be sent: the device's address is known. It is

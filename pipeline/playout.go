@@ -73,7 +73,7 @@ func (c *Conversation) turnTick(t *turn, now time.Time) {
 	}
 	switch {
 	case !c.paused.IsZero():
-		c.paused = time.Time{} // no words so far: carry on
+		c.carryOn(now) // no words so far
 	case t.finished:
 		c.finish("")
 	case !c.path:
@@ -83,14 +83,20 @@ func (c *Conversation) turnTick(t *turn, now time.Time) {
 	}
 }
 
+// carryOn ends a pause. What the device has played meanwhile it lacks by our
+// doing, and not by the voice's.
+func (c *Conversation) carryOn(now time.Time) {
+	if !c.paused.IsZero() {
+		c.paused, c.horizon = time.Time{}, later(c.horizon, now)
+	}
+}
+
 // say sends the next piece of speech, or notes that there is no more.
 func (c *Conversation) say(s Speech, ok bool, now time.Time) {
 	t := c.turn
 	if c.horizon.Before(now) {
 		c.horizon = now // the first packet, or the speaker ran dry
-		if t.trace.Packets > 0 && s.Packet != nil {
-			t.trace.Line.Dry++
-		}
+		t.dry = t.trace.Packets > 0
 	}
 	switch {
 	case !ok:
@@ -105,6 +111,10 @@ func (c *Conversation) say(s Speech, ok bool, now time.Time) {
 		}
 		if c.cfg.Repeat > 0 && c.up.lossy() {
 			c.repeatAt = now.Add(c.cfg.Repeat)
+		}
+		if t.dry {
+			t.dry = false
+			t.trace.Line.Dry++
 		}
 		if t.trace.Packets++; t.trace.Packets == 1 {
 			t.trace.FirstPacket = now
@@ -163,8 +173,9 @@ func (c *Conversation) finish(cancelledBy string) {
 	change.Lead, change.Dry, c.lineBefore = t.trace.Line.Lead, t.trace.Line.Dry, line
 	t.trace.Line = change
 	c.onTurn(t.trace)
-	if c.leaving = c.leaving && !stays(cancelledBy); cancelledBy != endOfSession {
-		c.leave()
+	c.leaving = c.leaving && !stays(cancelledBy)
+	if t.trace.Prompted {
+		c.prompted(t)
 	}
 }
 

@@ -43,15 +43,25 @@ const MaxSay = 4096
 // being spoken; other texts follow after a moment.
 //
 // Say may be called from any goroutine and never blocks. It reports false, and
-// the text is not spoken, if eight wait already, or if it has no words or more
-// than [MaxSay] bytes. It is also not spoken if the session ends before its turn.
-func (c *Conversation) Say(text string) bool {
-	if !hasWords(text) || len(text) > MaxSay {
+// the text is not spoken, if eight wait already, if the session has ended, or if
+// it has no words or more than [MaxSay] bytes.
+//
+// unsaid, if not nil, is called once if a text that was accepted is not spoken
+// after all: because the session ends before it, or within it; because the voice
+// fails; or because there is nowhere to send it. It is called on the goroutine of
+// Run, before Run returns, and must return at once.
+func (c *Conversation) Say(text string, unsaid func()) bool {
+	if unsaid == nil {
+		unsaid = func() {}
+	}
+	c.saying.Lock()
+	defer c.saying.Unlock()
+	if c.mute || !hasWords(text) || len(text) > MaxSay {
 		c.refused.Add(1)
 		return false
 	}
 	select {
-	case c.says <- text:
+	case c.says <- notice{text, unsaid}:
 		return true
 	default:
 		c.refused.Add(1)
@@ -75,10 +85,11 @@ func (c *Conversation) yieldFloor(now time.Time) { c.floor = now.Add(floorTime) 
 
 // mayPrompt returns the texts to say unasked, or nil while none may be said: not
 // before the device can hear it, nor while anybody is speaking, nor while the
-// user has the word.
-func (c *Conversation) mayPrompt(now time.Time) <-chan string {
+// user has the word. Where nothing is heard of a device that listens, texts are
+// taken all the same after a while, to be given back.
+func (c *Conversation) mayPrompt(now time.Time) <-chan notice {
 	switch {
-	case !c.path, !c.listened, now.Before(c.floor), now.Before(c.resumes),
+	case !c.listened, !c.path && now.Before(c.pathBy), now.Before(c.floor), now.Before(c.resumes),
 		c.turn != nil, c.ear != nil, len(c.asked) > 0:
 		return nil
 	}
@@ -86,14 +97,37 @@ func (c *Conversation) mayPrompt(now time.Time) <-chan string {
 }
 
 // prompt speaks a text that nobody has asked for.
-func (c *Conversation) prompt(ctx context.Context, text string) {
-	c.sayFixed(ctx, text, Trace{Mode: c.mode, Prompted: true, SpeechEnd: time.Now()})
-	c.leave() // it may have been nothing but a face
+func (c *Conversation) prompt(ctx context.Context, n notice) {
+	if !c.path {
+		c.log.Warn("nothing said: the device has sent no UDP packet, so there is nowhere to send it")
+		n.unsaid()
+		return
+	}
+	if t := c.sayFixed(ctx, n.text, Trace{Mode: c.mode, Prompted: true, SpeechEnd: time.Now()}); t != nil {
+		t.prompt = n
+	} // else it was nothing but a face
 }
 
-// leave ends the session if that was asked for and nothing is left to say.
+// prompted is called when a turn is over that nobody has asked for. What was cut
+// before anything of it was heard is said again, unless the session ends: it may
+// have begun in the very moment in which the user pressed a button.
+func (c *Conversation) prompted(t *turn) {
+	switch {
+	case t.trace.Err != nil, t.trace.CancelledBy == endOfSession:
+		t.prompt.unsaid()
+	case t.trace.CancelledBy != "" && t.trace.Said == "":
+		select {
+		case c.says <- t.prompt:
+		default:
+			t.prompt.unsaid()
+		}
+	}
+}
+
+// leave ends the session if that was asked for, nothing is left to say and the
+// user is saying nothing.
 func (c *Conversation) leave() {
-	if c.leaving && c.turn == nil && len(c.says) == 0 {
+	if c.leaving && c.turn == nil && len(c.says) == 0 && c.ear == nil && len(c.asked) == 0 {
 		c.leaving = false // once, should the session not end
 		c.dev.End(EndAsked)
 	}

@@ -28,7 +28,7 @@ func TestATextNobodyAskedForIsSpoken(t *testing.T) {
 				}
 				b.after(time.Second)
 				asked := time.Now()
-				if !b.c.Say("🙂 Your tea is ready.") {
+				if !b.c.Say("🙂 Your tea is ready.", nil) {
 					t.Fatal("refused")
 				}
 				synctest.Wait()
@@ -64,24 +64,24 @@ func TestATextWaitsForItsTurn(t *testing.T) {
 		"until the reply has been heard": {func(b *testbed) {
 			b.ask()
 			b.after(time.Second)
-			b.c.Say("Tea.")
+			b.c.Say("Tea.", nil)
 		}, "stt:hello start say:Hi. say:How are you? stop " + text},
 		"while the model thinks": {func(b *testbed) {
 			b.ask()
 			b.after(300 * ms)
-			b.c.Say("Tea.")
+			b.c.Say("Tea.", nil)
 		}, "stt:hello start say:Hi. say:How are you? stop " + text},
 		"until what the user says is answered": {func(b *testbed) {
 			b.c.ListenStart(Realtime)
 			b.speak(600 * ms)
-			b.c.Say("Tea.")
+			b.c.Say("Tea.", nil)
 			b.speak(600 * ms)
 			b.hush(20 * time.Second)
 		}, "stt:hello start say:Hi. say:How are you? stop " + text},
 		"while the button is held": {func(b *testbed) {
 			b.c.ListenStart(Manual)
 			synctest.Wait()
-			b.c.Say("Tea.")
+			b.c.Say("Tea.", nil)
 			b.speak(3 * time.Second)
 			b.c.ListenStop()
 		}, "stt:hello start say:Hi. say:How are you? stop " + text},
@@ -89,11 +89,11 @@ func TestATextWaitsForItsTurn(t *testing.T) {
 			b.asr.text = ""
 			b.c.ListenStart(Auto)
 			b.speak(300 * ms)
-			b.c.Say("Tea.")
+			b.c.Say("Tea.", nil)
 			b.hush(5 * time.Second)
 		}, text},
 		"before the device has begun to listen": {func(b *testbed) {
-			b.c.Say("Tea.")
+			b.c.Say("Tea.", nil)
 			b.after(5 * time.Second)
 			if got := b.dev.log(); got != "" {
 				b.t.Errorf("told %q before its listen start", got)
@@ -102,8 +102,8 @@ func TestATextWaitsForItsTurn(t *testing.T) {
 		}, text},
 		"for the one before it": {func(b *testbed) {
 			b.c.ListenStart(Realtime)
-			b.c.Say("One.")
-			b.c.Say("Tea.")
+			b.c.Say("One.", nil)
+			b.c.Say("Tea.", nil)
 		}, "start say:One. stop " + text},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestAfterAReplyADeviceMayFirstSayThatItListens(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newTestbed(t, nil)
 				b.c.ListenStart(Auto)
-				b.c.Say("One.")
-				b.c.Say("Tea.")
+				b.c.Say("One.", nil)
+				b.c.Say("Tea.", nil)
 				for len(b.traces()) == 0 {
 					b.after(10 * ms)
 				}
@@ -161,8 +161,8 @@ func TestAnAbortCancelsOneText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestbed(t, nil)
 		b.c.ListenStart(Auto)
-		b.c.Say(long)
-		b.c.Say("Tea.")
+		b.c.Say(long, nil)
+		b.c.Say("Tea.", nil)
 		b.after(3 * time.Second)
 		aborted := time.Now()
 		b.c.Abort()
@@ -189,7 +189,7 @@ func TestAWakeWordComesFirst(t *testing.T) {
 		b.ask()
 		b.after(20 * time.Second)
 		b.c.Detect("hi there")
-		b.c.Say("Tea.")
+		b.c.Say("Tea.", nil)
 		b.after(200 * ms)
 		b.ask()
 		b.after(20 * time.Second)
@@ -203,12 +203,12 @@ func TestTextsThatCannotBeSaidAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestbed(t, nil) // nothing is said before a listen start
 		for i := range sayBound {
-			if !b.c.Say(fmt.Sprint("Text ", i)) {
+			if !b.c.Say(fmt.Sprint("Text ", i), nil) {
 				t.Errorf("text %d refused", i)
 			}
 		}
 		for _, text := range []string{"One too many", "", "…", strings.Repeat("x", MaxSay+1)} {
-			if b.c.Say(text) {
+			if b.c.Say(text, nil) {
 				t.Errorf("%.20q accepted", text)
 			}
 		}
@@ -226,7 +226,7 @@ func TestAVoiceThatFailsOnATextIsApologisedFor(t *testing.T) {
 			yield(Speech{}, errors.New("boom"))
 		})
 		b.c.ListenStart(Auto)
-		b.c.Say("Tea.")
+		b.c.Say("Tea.", nil)
 		b.after(10 * time.Second)
 		if got := b.dev.log(); got != "start say:Sorry. stop" {
 			t.Errorf("told %q", got)
@@ -253,14 +253,14 @@ func TestHangUp(t *testing.T) {
 		}, "stt:hello start stop end:asked"},
 		"texts that wait are heard, too": {func(b *testbed) {
 			b.c.ListenStart(Realtime)
-			b.c.Say("One.")
-			b.c.Say("Good night.")
+			b.c.Say("One.", nil)
+			b.c.Say("Good night.", nil)
 			b.c.HangUp()
 			b.after(20 * time.Second)
 		}, "start stop start stop end:asked"},
 		"a text that is nothing but a face": {func(b *testbed) {
 			b.c.ListenStart(Realtime)
-			b.c.Say("[sleepy]")
+			b.c.Say("[sleepy]", nil)
 			b.c.HangUp()
 			b.after(time.Second)
 		}, "end:asked"},
@@ -379,7 +379,7 @@ func TestAnEchoSaysNothingOfItsOwn(t *testing.T) {
 		go func() { e.Run(ctx); close(ended) }()
 		e.ListenStart(Realtime)
 		synctest.Wait()
-		if e.Say("Tea.") || e.Phase() != Speaking {
+		if e.Say("Tea.", nil) || e.Phase() != Speaking {
 			t.Errorf("an echo speaks, in phase %v", e.Phase())
 		}
 		e.HangUp()

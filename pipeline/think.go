@@ -16,8 +16,9 @@ type thinking struct {
 	ctx    context.Context // the turn's
 	words  chan<- string   // to the voice
 	filter emotionFilter
-	left   int  // characters that may still be said
-	spoken bool // the user has got to hear something
+	left   int       // characters that may still be said
+	spoken bool      // the user has got to hear something
+	tools  time.Time // when the first tool was called
 }
 
 // run asks the model, and the tools it wants, until it has answered. The words go
@@ -135,17 +136,22 @@ func (th *thinking) callTools(ctx context.Context, calls []Call) []Message {
 	return results
 }
 
-// fill says the filler if tools take long and the user has heard nothing. The
-// goroutine it starts ends when stop is called, which waits for it.
+// fill says the filler if tools take long, all rounds together, and the user has
+// heard nothing. The goroutine it starts ends when stop is called, which waits for
+// it.
 func (th *thinking) fill() (stop func()) {
 	filler := th.c.cfg.Filler
 	if th.spoken || !hasWords(filler) {
 		return func() {}
 	}
+	if th.tools.IsZero() {
+		th.tools = time.Now()
+	}
+	left := th.c.cfg.FillAfter - time.Since(th.tools)
 	answered := make(chan struct{})
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		patience := time.NewTimer(th.c.cfg.FillAfter)
+		patience := time.NewTimer(left) // fires at once if none is left
 		defer patience.Stop()
 		select {
 		case <-patience.C:

@@ -38,7 +38,7 @@ type Line struct {
 	Lost      uint64        // packets of the device that were concealed or skipped
 	Late      uint64        // came after their place had been passed
 	Reordered uint64        // came before their turn, because of one that was late or lost
-	Jitter    time.Duration // of the device's packets, as RFC 3550 §6.4.1 estimates it, at the end
+	Jitter    time.Duration // of the device's packets, as RFC 3550 §6.4.1 estimates it but for pauses, at the end
 	Lead      time.Duration // the most that was sent ahead of the loudspeaker
 	Dry       int           // times the voice was too slow and the loudspeaker ran out
 	Moves     uint64        // changes of the device's address; known to whoever has the socket

@@ -25,7 +25,9 @@ type turn struct {
 	startAt  time.Time // the first packet is held until then
 	spaced   time.Time // and the next one until then
 	finished bool      // out was closed
+	dry      bool      // the loudspeaker has played all there was and waits for the next packet
 	filled   bool      // the reply begins with the filler
+	prompt   notice    // what is said, if nobody has asked for it
 	spans    []span
 }
 
@@ -103,12 +105,13 @@ func (c *Conversation) answer(ctx context.Context, text string, trace Trace) {
 	c.work.Go(func() { c.reply(ctx, turnCtx, t, req) })
 }
 
-// sayFixed speaks a text of our own. Emoji and tags in it become faces.
-func (c *Conversation) sayFixed(ctx context.Context, text string, trace Trace) {
+// sayFixed speaks a text of our own, in the turn it returns: nil if there was
+// nothing to speak. Emoji and tags in it become faces.
+func (c *Conversation) sayFixed(ctx context.Context, text string, trace Trace) *turn {
 	filter := emotionFilter{}
 	text, feelings := filter.write(text)
 	if text += filter.flush(); text == "" {
-		return
+		return nil
 	}
 	t, turnCtx := c.begin(ctx, trace)
 	c.dev.Start()
@@ -125,6 +128,7 @@ func (c *Conversation) sayFixed(ctx context.Context, text string, trace Trace) {
 			c.sorry(turnCtx, t, err)
 		}
 	})
+	return t
 }
 
 // apologise says that something failed, without any provider.

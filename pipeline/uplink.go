@@ -41,9 +41,10 @@ const (
 	concealMax = 3
 	// maxFrame is the longest PCM of one packet: 120 ms at SampleRate.
 	maxFrame = SampleRate * 120 / 1000
-	// jitterMost is the largest step that counts as jitter. More is a pause of the
-	// microphone, or an outage.
+	// jitterMost is the largest step that counts as jitter. More is an outage.
 	jitterMost = 500 * time.Millisecond
+	// shortestFrame is that of any client in the field.
+	shortestFrame = 20 * time.Millisecond
 	// dtxSize is the largest packet that discontinuous transmission sends; it
 	// holds no sound and is not decoded.
 	dtxSize = 3
@@ -66,7 +67,15 @@ type uplink struct {
 	late, lost, reordered uint64
 	taken                 uint64 // packets played
 
-	jitter  time.Duration // of arrivals, RFC 3550 §6.4.1
+	// Clients that count by two are told by so many such steps in a row that no
+	// loss explains them. From then on numbers are those of packets.
+	raw    uint32 // the number of the newest packet, as it came
+	number uint32 // what it counts as
+	stride int32  // 1 or 2
+	twos   int    // steps of two in a row
+
+	jitter  time.Duration // of arrivals, as RFC 3550 §6.4.1 has it, but for pauses
+	behind  time.Duration // how late the newest packet is, and nothing has made up for it yet
 	lastAt  time.Time     // the arrival of the newest packet, of number lastSeq
 	lastSeq uint32
 }
@@ -76,7 +85,7 @@ func (u *uplink) init() error {
 	if err != nil {
 		return fmt.Errorf("uplink decoder: %w", err)
 	}
-	u.decoder, u.frame = d, SampleRate*60/1000
+	u.decoder, u.frame, u.stride = d, SampleRate*60/1000, 1
 	return nil
 }
 
@@ -93,7 +102,9 @@ func (u *uplink) take(p *packet, emit func([]int16)) {
 		if p.seq <= reorderDepth { // devices count from 1, so what comes first may not be the first
 			u.next = 1
 		}
+		u.raw, u.number = p.seq, p.seq
 	}
+	u.renumber(p, emit)
 	u.arrival(p)
 	if int32(p.seq-u.next) > 0 {
 		u.reordered++
@@ -101,8 +112,39 @@ func (u *uplink) take(p *packet, emit func([]int16)) {
 	u.place(p, emit)
 }
 
+// strideSure is how many steps of two in a row make a client one that counts by
+// two. A line that loses every other packet for so long carries no speech anyway.
+const strideSure = 8
+
+// renumber gives p the number it has among packets.
+func (u *uplink) renumber(p *packet, emit func([]int16)) {
+	step := int32(p.seq - u.raw)
+	u.raw = p.seq
+	if u.twos++; step != 2 {
+		u.twos = 0
+	}
+	stride := u.stride
+	switch {
+	case stride == 1 && u.twos == strideSure:
+		stride = 2
+	case stride == 2 && step%2 != 0:
+		stride = 1
+	}
+	u.number += uint32(step / stride)
+	if p.seq = u.number; stride == u.stride {
+		return
+	}
+	u.stride = stride
+	for u.waits > 0 { // nothing will come between
+		u.skip(p.at, emit)
+	}
+	u.next = p.seq
+}
+
 // arrival takes part in the estimate of jitter: how far the steps between
-// arrivals are from those between the packets' places in the sound.
+// arrivals are from those between the packets' places in the sound. A late step
+// counts when a later one is as much too early, which makes up for it: then it was
+// the network. A device that sends nothing in silence only begins anew.
 func (u *uplink) arrival(p *packet) {
 	steps := int32(p.seq - u.lastSeq)
 	last := u.lastAt
@@ -111,15 +153,25 @@ func (u *uplink) arrival(p *packet) {
 		return
 	}
 	frame := time.Duration(u.frame) * time.Second / SampleRate
-	off := (p.at.Sub(last) - time.Duration(steps)*frame).Abs()
-	if off <= jitterMost {
-		u.jitter += (off - u.jitter) / 16
+	late := p.at.Sub(last) - time.Duration(steps)*frame
+	var off time.Duration
+	switch {
+	case late.Abs() > jitterMost:
+		u.behind = 0
+		return
+	case late > 0:
+		u.behind = min(u.behind+late, jitterMost)
+	default:
+		made := min(-late, u.behind)
+		u.behind -= made
+		off = made - late
 	}
+	u.jitter += (off - u.jitter) / 16
 }
 
 // restart begins the estimate of jitter anew: the microphone has rested, or a wake
 // word's sound came in a burst.
-func (u *uplink) restart() { u.jitter, u.lastAt = 0, time.Time{} }
+func (u *uplink) restart() { u.jitter, u.behind, u.lastAt = 0, 0, time.Time{} }
 
 // place plays p if its turn has come, keeps it if it has not, and drops it if it
 // is over.
@@ -220,6 +272,9 @@ func (u *uplink) play(p *packet, emit func([]int16)) {
 	u.taken++
 	defer p.free()
 	if len(p.data) <= dtxSize {
+		if d, err := audio.Duration(p.data); err == nil && u.taken == 1 && d >= shortestFrame {
+			u.frame = int(d * SampleRate / time.Second) // a better guess than none
+		}
 		clear(u.pcm[:u.frame])
 		emit(u.pcm[:u.frame])
 		return

@@ -87,6 +87,50 @@ func TestUplinkRepairs(t *testing.T) {
 	}
 }
 
+// TestClientsThatCountByTwo are heard as they speak, after half a second in which
+// they seem to lose every other packet; and a line that does is not taken for one
+// of them for long.
+func TestClientsThatCountByTwo(t *testing.T) {
+	for name, c := range map[string]struct {
+		seq  func(i uint32) uint32
+		lost uint64 // at most
+		long int    // packets played, at most
+	}{
+		"all the time":    {func(i uint32) uint32 { return 2*i + 2 }, 8, 108},
+		"around the wrap": {func(i uint32) uint32 { return 2*i - 100 }, 8, 108},
+		"and swap some": {func(i uint32) uint32 {
+			if i >= 30 && i%10 < 2 {
+				i ^= 1
+			}
+			return 2*i + 2
+		}, 8, 108},
+		"and lose some": {func(i uint32) uint32 { return 2*(i+i/30) + 2 }, 8 + 3, 108 + 3},
+		"only for a while": {func(i uint32) uint32 {
+			if i < 20 {
+				return 2*i + 2
+			}
+			return 22 + i
+		}, 8, 108},
+		"never": {func(i uint32) uint32 { return i + 1 }, 0, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var seqs []uint32
+				for i := range uint32(100) {
+					seqs = append(seqs, c.seq(i))
+				}
+				got, u := played(t, seqs, func(uint32) []byte { return tonePacket })
+				if u.lost > c.lost || u.late > 0 || len(got) < 100 || len(got) > c.long {
+					t.Errorf("%d packets became %d, %d lost, %d late", len(seqs), len(got), u.lost, u.late)
+				}
+				if u.waits > 0 {
+					t.Errorf("%d wait in the end", u.waits)
+				}
+			})
+		})
+	}
+}
+
 func TestUplinkSurvivesWhatIsNotOpus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got, u := played(t, []uint32{1, 2, 3}, func(s uint32) []byte {

@@ -111,7 +111,11 @@ func (a *announcer) event(e session.Event) {
 	case session.EventSpeaking:
 		a.home.State(id, home.Speaking)
 	case session.EventSilent:
-		a.home.State(id, home.Idle)
+		state := home.Idle
+		if i, err := a.sessions.Device(id); err == nil && i.Phase == string(home.Listening) {
+			state = home.Listening // in realtime the microphone stays on
+		}
+		a.home.State(id, state)
 	case session.EventClosed:
 		a.home.State(id, home.Idle)
 		a.wonder(id)
@@ -125,7 +129,8 @@ func (a *announcer) turn(id protocol.DeviceID, t pipeline.Trace) {
 		var args struct {
 			Volume *int `json:"volume"`
 		}
-		if !tool.Failed && strings.Contains(tool.Name, "set_volume") &&
+		// The name is the one the model knows the device's tool by.
+		if !tool.Failed && tool.Name == strings.ReplaceAll(volumeTool, ".", "_") &&
 			json.Unmarshal([]byte(tool.Args), &args) == nil && args.Volume != nil {
 			a.home.Volume(id, *args.Volume)
 		}

@@ -201,7 +201,11 @@ func (n *node) event(e session.Event) {
 	if n.announce != nil {
 		n.announce.event(e)
 	}
-	n.api.Publish(api.Event{Kind: string(e.Kind), At: e.At, Device: e.Device.ID, SessionID: e.SessionID, Detail: e.Detail})
+	told := api.Event{Kind: string(e.Kind), At: e.At, Device: e.Device.ID, SessionID: e.SessionID, Detail: e.Detail}
+	if e.Params != nil {
+		told.Data = e.Params
+	}
+	n.api.Publish(told)
 }
 
 // udpPort is the port devices are told.

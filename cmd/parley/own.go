@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 
 	"parley/internal/protocol"
@@ -29,7 +28,7 @@ var headlines = map[builtin.Kind]string{builtin.Timer: "Timer", builtin.Alarm: "
 
 // Deliver implements [builtin.House], as do the methods after it.
 func (h ownHouse) Deliver(_ context.Context, device protocol.DeviceID, n builtin.Notice) (builtin.Way, error) {
-	way, err := h.sessions.Deliver(device, session.Notice{Status: headlines[n.Kind], Text: n.Text})
+	way, err := h.sessions.Deliver(device, session.Notice{Status: headlines[n.Kind], Text: n.Text, Lost: n.Lost})
 	if errors.Is(err, session.ErrAbsent) {
 		return "", fmt.Errorf("%w: %w", builtin.ErrAbsent, err)
 	}
@@ -44,10 +43,9 @@ func (h ownHouse) Deliver(_ context.Context, device protocol.DeviceID, n builtin
 // EndConversation hangs up after the answer.
 func (h ownHouse) EndConversation(device protocol.DeviceID) error { return h.sessions.HangUp(device) }
 
-// Roles lists all roles: whose device it is may choose any.
-func (h ownHouse) Roles(protocol.DeviceID) []string {
-	return slices.Sorted(maps.Keys(h.roles.byName))
-}
+// Roles lists the roles a device may be switched to by asking: its own, by the
+// configuration, and those that allow it.
+func (h ownHouse) Roles(device protocol.DeviceID) []string { return h.roles.choices(string(device)) }
 
 // SwitchRole gives a device another role from its next session on.
 func (h ownHouse) SwitchRole(device protocol.DeviceID, role string) error {

@@ -317,7 +317,10 @@ func (f *fleet) carryOut(ctx context.Context, c command) {
 	what := "say"
 	if c.percent >= 0 {
 		what = "volume"
-		err = f.cfg.House.SetVolume(ctx, c.id, c.percent)
+		if err = f.cfg.House.SetVolume(ctx, c.id, c.percent); err == nil {
+			// Home Assistant shows the old value until it is told.
+			f.change(c.id, func(m *member) { m.want["volume"] = strconv.Itoa(c.percent) })
+		}
 	} else {
 		err = f.cfg.House.Say(ctx, c.id, c.say)
 	}

@@ -44,7 +44,10 @@ func (s *stubHouse) SetVolume(_ context.Context, id protocol.DeviceID, percent i
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, fmt.Sprint(id, " volume ", percent))
-	return errors.New("the device said no")
+	if percent == 43 {
+		return errors.New("the device said no")
+	}
+	return nil
 }
 
 // silence has Say wait for its context.
@@ -166,6 +169,7 @@ func TestStatesAreNotPublishedMoreThanNeeded(t *testing.T) {
 		h.State(deviceID, home.Speaking)
 		time.Sleep(time.Second)
 		synctest.Wait()
+		synctest.Wait()
 		if len(got) < 5 || len(got) > 9 || got[len(got)-1] != "speaking" {
 			t.Errorf("published %q", got)
 		}
@@ -181,11 +185,13 @@ func TestStatesAreNotPublishedMoreThanNeeded(t *testing.T) {
 		h.LastWords(deviceID, "open the safe", "no") // not asked for
 		h.State("ff:ff:ff:ff:ff:ff", home.Idle)      // never announced
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if got := h.taken(); len(got) != 0 {
 			t.Errorf("published %+v", got)
 		}
 		h.Offline(deviceID)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if got := h.taken(); !slices.Equal(got, []sent{{"parley/a0_85_e3_f4_49_34/online", "offline", true}, {state, "idle", true}}) {
 			t.Errorf("gone: %+v", got)
 		}
@@ -200,6 +206,7 @@ func TestLastWords(t *testing.T) {
 		h.taken()
 		h.LastWords(deviceID, "what\ntime  is it", strings.Repeat("é", 300))
 		time.Sleep(time.Second)
+		synctest.Wait()
 		want := []sent{{"voice/a0_85_e3_f4_49_34/answered", strings.Repeat("é", 249) + "…", true}, {"voice/a0_85_e3_f4_49_34/heard", "what time is it", true}}
 		if got := h.taken(); !slices.Equal(got, want) {
 			t.Errorf("published %+v", got)
@@ -219,6 +226,7 @@ func TestHomeAssistantRestarts(t *testing.T) {
 		h.send("homeassistant/status", "offline", false)
 		h.send("homeassistant/status", "online", false)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		var topics []string
 		for _, s := range h.taken() {
 			topics = append(topics, s.topic)
@@ -252,13 +260,27 @@ func TestCommandsToDevices(t *testing.T) {
 		if got := stub.taken(); !slices.Equal(got, want) {
 			t.Errorf("carried out %q", got)
 		}
+		// A volume is shown once the device has it, and not if it refused.
+		const volume = "parley/a0_85_e3_f4_49_34/volume"
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got, told := h.retained[volume]; told {
+			t.Errorf("a volume that was refused is shown as %s", got)
+		}
+		h.send(volume+"/set", "20", false)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := h.retained[volume]; got != "20" {
+			t.Errorf("the volume is shown as %q", got)
+		}
+		stub.taken()
 		// A device that does not answer holds up only itself, and not for ever.
 		stub.silence()
 		for i := range 30 {
 			h.send("parley/a0_85_e3_f4_49_34/say", fmt.Sprint(i), false)
 			synctest.Wait()
 		}
-		if c := h.Counters(); c.Overrun.Load() != 30-17 || c.Commands.Load() != 32 {
+		if c := h.Counters(); c.Overrun.Load() != 30-17 || c.Commands.Load() != 33 {
 			t.Errorf("dropped %d of %d", c.Overrun.Load(), c.Commands.Load())
 		}
 		time.Sleep(20 * time.Minute)

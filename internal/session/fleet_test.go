@@ -76,6 +76,7 @@ func TestDeliver(t *testing.T) {
 					o.SpeakRequest = tt.answers
 					n.watch(o)
 				})
+				synctest.Wait() // the server knows of it a moment after the device
 				if tt.open {
 					if _, err := h.ask(d); err != nil {
 						t.Fatal(err)

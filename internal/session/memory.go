@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -8,9 +9,12 @@ import (
 	"parley/pipeline"
 )
 
-// maxMemories bounds the devices whose last words are kept. One takes some
-// kilobytes.
-const maxMemories = 16384
+// Bounds of what is kept: devices, and bytes of each. A conversation has some
+// kilobytes, but tools may have answered with 64 KiB each time.
+const (
+	maxMemories = 16384
+	maxMemory   = 32 << 10
+)
 
 // sweepEvery is how often at most what is too old is looked for.
 const sweepEvery = time.Minute
@@ -48,7 +52,7 @@ func (m *memories) recall(id protocol.DeviceID) []pipeline.Message {
 // put keeps what was said in the session of this number. One that took long to
 // end does not overwrite a later one's.
 func (m *memories) put(id protocol.DeviceID, session uint64, said []pipeline.Message) {
-	now := time.Now()
+	now, said := time.Now(), latest(said)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if now.Sub(m.swept) >= sweepEvery {
@@ -64,4 +68,23 @@ func (m *memories) put(id protocol.DeviceID, session uint64, said []pipeline.Mes
 		return
 	}
 	m.of[id] = memory{said: said, session: session, at: now}
+}
+
+// latest is the end of what was said that fits into maxMemory, from a message of
+// the user on, so that no result is parted from its call.
+func latest(said []pipeline.Message) []pipeline.Message {
+	from, size := len(said), 0
+	for i, m := range slices.Backward(said) {
+		size += len(m.Text)
+		for _, c := range m.Calls {
+			size += len(c.Args)
+		}
+		if size > maxMemory {
+			break
+		}
+		if m.Role == pipeline.RoleUser || i == 0 {
+			from = i
+		}
+	}
+	return slices.Clone(said[from:])
 }

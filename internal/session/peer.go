@@ -26,12 +26,14 @@ type peer struct {
 	hellos    *rate.Limiter
 	connected time.Time
 
-	mu       sync.Mutex
-	current  *session
-	latest   *session    // the last begun, open or not
-	notices  []Notice    // wait for the session the device was asked to open; at most maxNotices
-	patience *time.Timer // ends their waiting; nil while none waits
-	gone     bool
+	events events
+
+	mu      sync.Mutex
+	current *session
+	latest  *session // the last begun, open or not
+	waiting waiting
+	gone    bool
+	closing bool // no session is opened any more
 }
 
 func newPeer(s *Server, l Link) *peer {
@@ -44,6 +46,7 @@ func newPeer(s *Server, l Link) *peer {
 	p.tools = mcp.NewDevice(p.id, func(payload json.RawMessage) error {
 		return l.Send(protocol.MCP("", payload))
 	}, s.cfg.MCP, s.log)
+	p.tools.Subscribe(p.notified) // until the tools are closed
 	return p
 }
 
@@ -91,7 +94,9 @@ func (p *peer) Disconnected(error) {
 	if c != nil {
 		c.close(endDisconnected)
 	}
-	p.takeNotices()
+	for _, n := range p.takeNotices() {
+		p.lost(n, errGone)
+	}
 	p.tools.Close()
 	p.server.mu.Lock()
 	if p.server.peers[p.id] == p {
@@ -139,7 +144,7 @@ func (p *peer) hello(m protocol.Uplink) {
 		c.close(endDisconnected)
 		return
 	}
-	p.emit(EventOpened, c.id, "")
+	p.publish()
 	p.hearNotices(c)
 }
 
@@ -230,6 +235,7 @@ func (p *peer) begin(c *session) error {
 		before = p.latest.done
 	}
 	p.current, p.latest = c, c
+	p.note(EventOpened, c.id, "") // before anybody can close it
 	s.stats.sessions.Add(1)
 	s.stats.opened.Add(1)
 	s.work.Go(func() { c.run(ctx, before) })

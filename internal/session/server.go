@@ -3,7 +3,9 @@ package session
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,8 +67,9 @@ type Config struct {
 	// OnTurn, if not nil, receives every finished turn, on the goroutine of
 	// the conversation.
 	OnTurn func(protocol.DeviceID, pipeline.Trace)
-	// OnEvent, if not nil, receives what happens to devices. It is called from
-	// many goroutines, some of which hold up a device, and must return at once.
+	// OnEvent, if not nil, receives what happens to devices: of one device one
+	// after the other, in the order in which it happened. It is called from many
+	// goroutines, some of which hold up a device, and must return at once.
 	OnEvent func(Event)
 }
 
@@ -148,6 +151,7 @@ func (s *Server) Connect(l *broker.Link) broker.Receiver { return s.Attach(l) }
 func (s *Server) Attach(l Link) broker.Receiver {
 	p := newPeer(s, l)
 	s.mu.Lock()
+	p.closing = s.draining
 	s.peers[p.id] = p
 	s.mu.Unlock()
 	p.emit(EventConnected, "", "")
@@ -162,12 +166,16 @@ func (s *Server) Drain(ctx context.Context) {
 	s.mu.Lock()
 	s.draining = true
 	var live []*session
-	for _, p := range s.peers {
+	peers := slices.Collect(maps.Values(s.peers))
+	for _, p := range peers {
 		if c := p.session(); c != nil {
 			live = append(live, c)
 		}
 	}
 	s.mu.Unlock()
+	for _, p := range peers {
+		p.closes()
+	}
 	for _, c := range live {
 		c.endWhenSilent()
 	}

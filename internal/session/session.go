@@ -35,11 +35,10 @@ type engine interface {
 	Remember([]pipeline.Message)
 	History() []pipeline.Message
 	Stats() pipeline.Stats
-	Say(text string) bool
+	Say(text string, unsaid func()) bool
 	HangUp()
 	Ready() bool
 	Phase() pipeline.Phase
-	Unsaid() []string
 }
 
 // A session is one open audio channel and its conversation. It is the
@@ -58,9 +57,12 @@ type session struct {
 	done         chan struct{} // closed when run has returned
 	log          *slog.Logger
 
+	summoned bool // the device was asked to come, and there is something to tell; of the connection's goroutine
+
 	heard   atomic.Bool // a packet has come
 	mu      sync.Mutex  // also held while a message is sent, so that none follows the end
 	ended   bool        // nothing of the conversation is sent any more
+	follows bool        // another session is about to replace this one
 	waiting *time.Timer // for the first packet
 	talking bool        // between Start and Stop
 	leaving bool        // ends at the next Stop
@@ -89,7 +91,6 @@ func (c *session) run(ctx context.Context, before <-chan struct{}) {
 	c.conversation.Remember(memories.recall(c.peer.id))
 	c.conversation.Run(ctx)
 	memories.put(c.peer.id, c.number, c.conversation.History())
-	c.peer.unsaid(c.conversation.Unsaid())
 	stats, heard := c.channel.Stats(), c.conversation.Stats()
 	c.log.Info("session closed", "packets_in", stats.Delivered, "packets_out", stats.Sent, "packets_repeated", stats.Repeated, "packets_lost", stats.Lost,
 		"packets_refused", heard.Refused, "packets_late", heard.Late, "packets_concealed", heard.Lost,
@@ -102,6 +103,10 @@ func (c *session) close(reason string) {
 	c.mu.Lock()
 	again := c.ended
 	c.ended = true
+	if !again {
+		c.follows = reason == endReplaced
+		c.peer.note(EventClosed, c.id, reason)
+	}
 	if c.waiting != nil {
 		c.waiting.Stop()
 	}
@@ -116,7 +121,7 @@ func (c *session) close(reason string) {
 	c.channel.Close()
 	c.cancel()
 	c.log.Info("session ends", "reason", reason)
-	c.peer.emit(EventClosed, c.id, reason)
+	c.peer.publish()
 }
 
 // endWhenSilent closes the session as soon as the device is not speaking.
@@ -145,12 +150,15 @@ func (c *session) control(m protocol.Uplink) {
 		c.close(endGoodbye)
 	case m.Type == protocol.TypeSpeakReady:
 		accepted = c.conversation.Ready()
+		if !c.summoned {
+			c.conversation.HangUp() // it took too long, and would wait for words in vain
+		}
 	case m.Type == protocol.TypeAbort:
 		accepted = c.conversation.Abort()
 	case m.State == protocol.ListenStart:
 		accepted = c.conversation.ListenStart(listenMode(m.Mode))
 		c.expectAudio()
-		c.peer.emit(EventListening, c.id, string(m.Mode))
+		c.emit(EventListening, listenMode(m.Mode).String())
 	case m.State == protocol.ListenStop:
 		accepted = c.conversation.ListenStop()
 	case m.State == protocol.ListenDetect:
@@ -195,7 +203,7 @@ func (c *session) expectAudio() {
 			"udp_server", server.udpHost(c.peer.link.Device()), "udp_port", server.cfg.UDPPort,
 			"likely_cause", noAudioCause)
 		c.tell(protocol.Alert("No audio", "The server receives no sound (UDP)", "sad"))
-		c.peer.emit(EventNoAudio, c.id, noAudioCause)
+		c.emit(EventNoAudio, noAudioCause)
 	})
 }
 
@@ -206,6 +214,16 @@ func (c *session) send(payload []byte) {
 	if err := c.peer.link.Send(payload); err != nil {
 		c.log.Debug("message not sent", "error", err)
 	}
+}
+
+// emit tells of something in the session, unless it has ended.
+func (c *session) emit(kind EventKind, detail string) {
+	c.mu.Lock()
+	if !c.ended {
+		c.peer.note(kind, c.id, detail)
+	}
+	c.mu.Unlock()
+	c.peer.publish()
 }
 
 // tell sends a message of the session, unless it has ended.
@@ -236,7 +254,7 @@ func (c *session) Start() {
 	c.talking = true
 	c.mu.Unlock()
 	c.tell(protocol.TTSStart(c.id))
-	c.peer.emit(EventSpeaking, c.id, "")
+	c.emit(EventSpeaking, "")
 }
 
 // Sentence shows what is spoken next.
@@ -260,7 +278,7 @@ func (c *session) Repeat() error { return c.channel.Repeat() }
 // Stop tells the device that there is no more to hear.
 func (c *session) Stop() {
 	c.tell(protocol.TTSStop(c.id))
-	c.peer.emit(EventSilent, c.id, "")
+	c.emit(EventSilent, "")
 	c.mu.Lock()
 	c.talking = false
 	leaving := c.leaving

@@ -47,14 +47,20 @@ func (b toolbox) Tools() []pipeline.Tool {
 	return out
 }
 
-// Call implements [pipeline.Toolbox].
+// errWordless is what a model is told of a failure that its source says nothing of.
+var errWordless = errors.New("the tool failed and did not say why")
+
+// Call implements [pipeline.Toolbox]. The source learns for whom the call is made.
 func (b toolbox) Call(ctx context.Context, c pipeline.Call) (pipeline.ToolResult, error) {
 	r, err := b.set.Call(mcp.WithCaller(ctx, b.caller), c.Name, c.Args)
 	if err != nil {
 		return pipeline.ToolResult{}, err
 	}
 	if r.IsError {
-		return pipeline.ToolResult{}, errors.New(strings.TrimSpace(r.Text))
+		if why := strings.TrimSpace(r.Text); why != "" {
+			return pipeline.ToolResult{}, errors.New(why)
+		}
+		return pipeline.ToolResult{}, errWordless
 	}
 	out := pipeline.ToolResult{Text: r.Text}
 	for _, i := range r.Images {

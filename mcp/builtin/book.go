@@ -55,6 +55,10 @@ type entry struct {
 	told  bool // that the device is absent
 	delay      // of attempts that failed
 
+	delivered bool  // for all that is known
+	lost      bool  // what is being delivered came to nothing
+	losses    delay // of attempts that came to nothing later
+
 	wake  time.Time // when the scheduler must look at it
 	index int       // in the heap; -1 when it is gone
 }
@@ -229,6 +233,7 @@ func (b *book) remove(device protocol.DeviceID, ids ...int64) (version uint64) {
 	if h := b.homes[device]; h != nil {
 		for _, e := range slices.Clone(h.entries) {
 			if slices.Contains(ids, e.ID) {
+				e.delivered = false // should it be, it is not wanted back
 				b.drop(e)
 			}
 		}
@@ -329,7 +334,7 @@ func (b *book) fallDue(e *entry, now time.Time) {
 	if !e.Pending.IsZero() {
 		b.giveUp(e, now)
 	}
-	e.Pending, e.delay, e.told = due, delay{}, false
+	e.Pending, e.delay, e.told, e.losses = due, delay{}, false, delay{}
 	b.makeReady(e)
 	b.changed()
 }

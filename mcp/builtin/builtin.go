@@ -87,6 +87,9 @@ type Notice struct {
 	Text  string    // the sentence to say, from [Words]
 	Due   time.Time // when it was due
 	Late  bool      // that was a minute ago or longer, and Text says so
+	// Lost may be called once, from any goroutine, if the way that Deliver
+	// reported came to nothing: the notice is then tried again. It returns at once.
+	Lost func()
 }
 
 // A Config says how the tools behave. Dir must be set.

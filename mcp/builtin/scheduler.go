@@ -149,6 +149,7 @@ func (s *scheduler) deliver(ctx context.Context, j job) {
 			continue // cancelled, or too old, meanwhile
 		}
 		n := s.words.notice(it.record, it.Pending, s.book.now(), s.book.loc)
+		n.Lost = func() { s.lost(it) }
 		var way Way
 		if failure == nil {
 			attempt, cancel := context.WithTimeout(ctx, deliverTimeout)
@@ -182,6 +183,13 @@ func (s *scheduler) report(j job, n Notice, way Way, err error, next outcome) {
 	}
 }
 
+// lost sees to a notice that was delivered, as far as was known, and then was not.
+func (s *scheduler) lost(it item) {
+	if s.book.lost(it) {
+		s.log.Info("notice came back undelivered; it is tried again", "device", string(it.Device), "id", it.ID, "kind", string(it.Kind))
+	}
+}
+
 // current reports whether a notice is still to be delivered.
 func (b *book) current(it item) bool {
 	b.mu.Lock()
@@ -211,8 +219,10 @@ func (b *book) settle(it item, hellos int, err error) outcome {
 	e.ready = false
 	result := settled
 	switch {
+	case err == nil && e.lost:
+		b.again(e)
 	case err == nil:
-		e.Pending, e.delay = time.Time{}, delay{}
+		e.Pending, e.delay, e.delivered = time.Time{}, delay{}, true
 		b.changed()
 		if e.Due.IsZero() {
 			b.drop(e)
@@ -236,6 +246,42 @@ func (b *book) settle(it item, hellos int, err error) outcome {
 	}
 	b.reschedule(e)
 	return result
+}
+
+// lost makes a notice pending again that was delivered. It reports false if that
+// is of no use any more: it was cancelled before, or is due anew.
+func (b *book) lost(it item) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := it.entry
+	switch {
+	case e.index >= 0 && e.Pending.Equal(it.Pending):
+		e.lost = true // settle comes yet
+		return true
+	case e.index >= 0 && e.Pending.IsZero():
+		e.Pending = it.Pending // it repeats
+	case e.index < 0 && e.delivered:
+		r := it.record
+		r.Due = time.Time{}
+		losses := e.losses
+		e.delivered = false // once
+		e = b.insert(r)
+		e.losses = losses
+	default:
+		return false
+	}
+	b.again(e)
+	b.reschedule(e)
+	b.changed()
+	signal(b.kick)
+	return true
+}
+
+// again plans another attempt for what was lost. One that is lost again and again
+// is tried ever more rarely, like one that is refused. mu is held.
+func (b *book) again(e *entry) {
+	e.losses = e.losses.after(b.now())
+	e.delay, e.lost, e.told = e.losses, false, false
 }
 
 // done ends a worker's time with a device. What has become ready meanwhile goes

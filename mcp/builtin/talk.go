@@ -41,14 +41,16 @@ func (t *Tools) switchRole(_ context.Context, who caller, args arguments) (strin
 	}
 	roles := t.house.Roles(who.device)
 	i := slices.IndexFunc(roles, func(r string) bool { return strings.EqualFold(r, name) })
-	switch {
-	case i < 0:
+	if i < 0 {
 		return "", fmt.Errorf("there is no role %q; there are %s", clip(name, 40), strings.Join(roles, ", "))
-	case roles[i] == who.role:
-		return fmt.Sprintf("The role is %s already.", roles[i]), nil
 	}
+	// Also where it is the conversation's own: the user may have chosen another
+	// one before, and changed their mind.
 	if err := t.house.SwitchRole(who.device, roles[i]); err != nil {
 		return "", fmt.Errorf("the role could not be changed: %w", err)
+	}
+	if roles[i] == who.role {
+		return fmt.Sprintf("The role is %s already.", roles[i]), nil
 	}
 	t.log.Info("role switched", "device", string(who.device), "role", roles[i])
 	return fmt.Sprintf("The role is %s from the next conversation on.", roles[i]), nil

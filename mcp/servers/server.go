@@ -74,12 +74,19 @@ type Server struct {
 
 var _ mcp.Source = (*Server)(nil)
 
+// ownNames are the labels of the sources that Parley has beside servers. Two of one
+// label cannot be in a [mcp.Set], so that no conversation could begin.
+func ownNames() []string { return []string{"device", "parley", "home", "endpoint"} }
+
 // New checks a configuration, looks whether a program can be found, and returns
 // its server, which does nothing before [Server.Run]. A disabled server is not
 // looked for.
 func New(cfg Config, opts Options, log *slog.Logger) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, fmt.Errorf("mcp server %q: %w", cfg.Name, err)
+	}
+	if slices.Contains(ownNames(), cfg.Name) {
+		return nil, fmt.Errorf("mcp server %q: Parley calls tools of its own by this name; rename the server", cfg.Name)
 	}
 	cfg = cfg.withDefaults()
 	if opts.Counters == nil {

@@ -178,6 +178,8 @@ func TestNewFindsFaults(t *testing.T) {
 		want string // "" is none
 	}{
 		"no name":          {Config{Command: "sh"}, "give the server a name"},
+		"a name of ours":   {Config{Name: "home", Command: "sh"}, "rename the server"},
+		"or disabled":      {Config{Name: "device", Command: "sh", Disabled: true}, "rename the server"},
 		"nothing":          {Config{Name: "a"}, "neither command nor url"},
 		"both":             {Config{Name: "a", Command: "sh", URL: "http://x/"}, "both set"},
 		"not there":        {Config{Name: "a", Command: "no-such-program"}, "no-such-program"},
