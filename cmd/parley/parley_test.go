@@ -26,7 +26,18 @@ import (
 	"parley/pipeline/asr"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain runs the tests, or what one of them starts: this binary is its own
+// collection of MCP servers, and the guard of their programs.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == guardCommand {
+		os.Exit(run(context.Background(), os.Args[1:], io.Discard, os.Stderr))
+	}
+	if part := os.Getenv(partVariable); part != "" {
+		play(part)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // parley runs the program with arguments and returns its exit status and what it
 // printed.
@@ -193,16 +204,29 @@ func TestAServiceThatFailsIsApologisedFor(t *testing.T) {
 // start serves a configuration on free ports of loopback until the test ends.
 func start(t *testing.T, change func(*config.Config)) (n *node, stop func()) {
 	t.Helper()
-	cfg, err := demoConfig("", func(string) string { return "" })
+	return startFile(t, "", change)
+}
+
+// startFile is start with a file of configuration.
+func startFile(t *testing.T, path string, change func(*config.Config)) (n *node, stop func()) {
+	t.Helper()
+	cfg, err := demoConfig(path, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.MQTT.ConnectRate = -1
 	cfg.Tools.Dir = t.TempDir()
+	cfg.Log.Level = "info"
 	if change != nil {
 		change(cfg)
 	}
-	n, err = newNode(cfg, "", newLogger(cfg.Log, io.Discard), nil)
+	log := &logbook{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of the server:\n%s", log)
+		}
+	})
+	n, err = newNode(cfg, path, newLogger(cfg.Log, log), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,6 +244,7 @@ func start(t *testing.T, change func(*config.Config)) (n *node, stop func()) {
 }
 
 func TestTalkInEveryMode(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, nil)
 	for i, mode := range []string{"auto", "manual", "realtime"} {
 		t.Run(mode, func(t *testing.T) {
@@ -235,6 +260,7 @@ func TestTalkInEveryMode(t *testing.T) {
 }
 
 func TestTalkWithSignedCredentials(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "c.toml")
 	write(t, path, "[mqtt]\nkey = \"env:PARLEY_TEST_KEY\"\n")
 	cfg, err := demoConfig(path, func(name string) string { return map[string]string{"PARLEY_TEST_KEY": "a long secret"}[name] })

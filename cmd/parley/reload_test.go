@@ -43,6 +43,7 @@ func TestRevokedAtAHangup(t *testing.T) {
 			if resp == nil || resp.StatusCode != 401 {
 				t.Fatal(err)
 			}
+			resp.Body.Close()
 			return false
 		}
 		if err := ws.CloseNow(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -135,8 +136,12 @@ func policyOf(cfg *config.Config, path string, role config.Role) (pipeline.Confi
 	}
 	p.Silence, p.NoPath = cfg.Session.SilenceTimeout, cfg.Session.AudioTimeout
 	p.ToolRounds, p.History = cfg.Limits.ToolRounds, cfg.Limits.History
-	// A device runs one call at a time, so that a call may wait for another.
+	// A device runs one call at a time, so that a call may wait for another; a
+	// server may have more time than either.
 	p.ToolTimeout = 2 * cfg.Limits.ToolSlow
+	for _, s := range cfg.MCP.Server {
+		p.ToolTimeout = max(p.ToolTimeout, s.Timeout)
+	}
 	var err error
 	if p.Apology, err = readApology(s.Apology, s.ApologyAudio); err != nil {
 		return p, &usageError{config.Fault(path, "speech.apology_audio", err.Error(), "name an Ogg Opus file, such as opusenc makes")}
@@ -163,10 +168,23 @@ func (r *roles) sight(device string) pipeline.Model { return r.seeing[r.of(devic
 // maxChosen bounds the devices whose role is another than the configuration's.
 const maxChosen = 100_000
 
+// choices are the roles a device may be switched to by its user.
+func (r *roles) choices(device string) []string {
+	own, _ := r.cfg.RoleOf(device)
+	out := []string{own}
+	for name, role := range r.cfg.Role {
+		if role.ByVoice && name != own {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // choose gives a device another role until the next start.
 func (r *roles) choose(device, role string) error {
-	if r.byName[role] == nil {
-		return fmt.Errorf("there is no role %q", role)
+	if !slices.Contains(r.choices(device), role) {
+		return fmt.Errorf("there is no role %q to switch to", role)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

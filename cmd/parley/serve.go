@@ -155,6 +155,13 @@ func check(ctx context.Context, args []string, out io.Writer) error {
 	if err := r.try(ctx); err != nil {
 		return err
 	}
+	s := &sources{log: newLogger(cfg.Log, os.Stderr)}
+	if err := s.addServers(cfg, *path); err != nil {
+		return err
+	}
+	if _, err := newHome(cfg, *path, nil, nil, s.log); err != nil {
+		return err
+	}
 	fmt.Fprintln(out, "the configuration is good")
 	return nil
 }

@@ -47,7 +47,7 @@ func newSources(cfg *config.Config, path string, h ownHouse, bus *broker.Bus, lo
 		return nil, err
 	}
 	s.own, err = builtin.New(builtin.Config{
-		Dir: cfg.Tools.Dir, Location: location, Roles: slices.Sorted(maps.Keys(cfg.Role)), Version: version,
+		Dir: cfg.Tools.Dir, Location: location, Roles: h.roles.choices(""), Version: version,
 		Fetch: builtin.Fetch{Enabled: cfg.Tools.Fetch, Hosts: cfg.Tools.FetchHosts}, Counters: &s.clients,
 	}, h, log)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *sources) addServers(cfg *config.Config, path string) error {
 	// The guard is this program once more: it ends what servers have started
 	// should this process be killed.
 	s.guard = servers.NewGuard(s.log, "/proc/self/exe", guardCommand)
-	for _, c := range all {
+	for i, c := range all {
 		if c.Timeout == 0 {
 			c.Timeout = cfg.Limits.Tool
 		}
@@ -125,6 +125,10 @@ func (s *sources) addServers(cfg *config.Config, path string) error {
 			Version: version, Guard: s.guard, ResultLimit: cfg.Limits.ToolResult, ImageLimit: cfg.Limits.ToolImages,
 			Sessions: &s.clients, Counters: &s.starts,
 		}, s.log)
+		if err != nil && i >= len(cfg.MCP.Server) { // of a file, which is another program's, too
+			s.log.Warn("mcp server is left out", "server", c.Name, "error", err)
+			continue
+		}
 		if err != nil {
 			return &usageError{config.Fault(path, "mcp.server."+c.Name, err.Error(), "see docs/mcp-servers.md")}
 		}

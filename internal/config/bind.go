@@ -225,6 +225,7 @@ func (b *binder) roles(p path, src any, dst map[string]Role) {
 		if name != DefaultRole {
 			role := dst[DefaultRole]
 			role.Provider, role.ASR, role.LLM, role.TTS, role.Vision = "", nil, nil, nil, nil
+			role.ByVoice = false // what a role may do, each must say for itself
 			bind(name, role)
 		}
 	}

@@ -160,6 +160,8 @@ type Role struct {
 	ToolsAllow []string `toml:"tools_allow"`
 	ToolsDeny  []string `toml:"tools_deny"`
 	Record     bool     `toml:"record"` // keep the sound of sessions, see [Record]
+	// ByVoice lets users of any device switch it to this role by asking for it.
+	ByVoice bool `toml:"by_voice"`
 	// Vision lists the tables of [llm] that are shown a device's pictures. After
 	// [Load] it is what the file says, else those of LLM that take pictures.
 	Vision []string `toml:"vision"`

@@ -122,6 +122,11 @@ func (x *resolver) toolSecrets() {
 			x.config.MCP.Server[name] = s
 		}
 	}
+	for i, name := range x.config.MCP.Files {
+		if !filepath.IsAbs(name) {
+			x.config.MCP.Files[i] = filepath.Join(x.dir, name)
+		}
+	}
 	x.secret(keys("mcp", "access", "key"), &x.config.MCP.Access.Key, true, `set it, or write key = "" to use mqtt.key`)
 	for i := range x.config.API.Token {
 		x.secret(keys("api", "token").index(i).key("token"), &x.config.API.Token[i].Token, true, "set it, or remove the token")

@@ -3,6 +3,7 @@ package phrase
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -12,10 +13,16 @@ import (
 // be in a grammar.
 var ErrNothingSpeakable = errors.New("none of the patterns can be in a grammar: each has free text such as {name}, digits, or a script without spaces")
 
-// MaxSpokenNumber is the largest {name:number} of a grammar. Every word more in
-// a grammar costs accuracy, and devices have percentages to set. From text,
-// numbers match up to one thousand in words and without limit in digits.
-const MaxSpokenNumber = 100
+// What numbers a grammar holds at most. Every word more in a grammar costs
+// accuracy. From text, numbers match up to one thousand in words and without
+// limit in digits.
+const (
+	// MaxSpokenNumber is the largest {name:number}: devices have percentages to
+	// set.
+	MaxSpokenNumber = 100
+	// MaxSpokenBound is the largest number within bounds, as in {name:0-2000}.
+	MaxSpokenBound = 1000
+)
 
 // A Grammar is a JSpeech Grammar Format (W3C Note, June 2000) of what patterns
 // match, for a recogniser of speech.
@@ -29,17 +36,19 @@ type Grammar struct {
 
 // Speakable reports whether p can be in a grammar. Free text cannot, and neither
 // can numbers in digits or languages written without spaces, which are not the
-// words of a pronouncing dictionary.
+// words of a pronouncing dictionary, nor bounds beyond [MaxSpokenBound].
 func (p *Pattern) Speakable() bool {
-	for _, c := range p.captures {
-		if c.Kind == Text {
-			return false
-		}
-	}
 	speakable := true
-	walk(p.root, func(w word) {
-		for _, r := range w.text {
-			if standsAlone(r) || unicode.IsDigit(r) {
+	walk(p.root, func(n node) {
+		switch n := n.(type) {
+		case word:
+			for _, r := range n.text {
+				if standsAlone(r) || unicode.IsDigit(r) {
+					speakable = false
+				}
+			}
+		case capture:
+			if _, ok := n.bounds.spoken(); n.kind == Text || n.kind == Number && !ok {
 				speakable = false
 			}
 		}
@@ -53,16 +62,23 @@ func (p *Pattern) Speakable() bool {
 func NewGrammar(patterns []*Pattern) (Grammar, error) {
 	var bodies []string
 	words := map[string]bool{}
-	numbers := false
+	numbers := map[bounds]bool{}
 	for _, p := range patterns {
 		if !p.Speakable() {
 			continue
 		}
 		bodies = append(bodies, jsgf(p.root))
-		walk(p.root, func(w word) { words[w.text] = true })
-		for _, c := range p.captures {
-			numbers = numbers || c.Kind == Number
-		}
+		walk(p.root, func(n node) {
+			switch n := n.(type) {
+			case word:
+				words[n.text] = true
+			case capture:
+				if n.kind == Number {
+					part, _ := n.bounds.spoken()
+					numbers[part] = true
+				}
+			}
+		})
 	}
 	if len(bodies) == 0 {
 		return Grammar{}, ErrNothingSpeakable
@@ -75,34 +91,18 @@ func NewGrammar(patterns []*Pattern) (Grammar, error) {
 	fmt.Fprintf(&b, "<before> = please | can you | could you;\n")
 	fmt.Fprintf(&b, "<phrase> = %s;\n", strings.Join(bodies, "\n | "))
 	addWords(words, "please", "can", "could", "you")
-	if numbers {
-		writeNumbers(&b)
-		addWords(words, "zero", "a", "hundred", "percent")
-		addWords(words, unitWords()...)
-		addWords(words, teenWords()...)
-		addWords(words, tensWords()...)
+	for _, part := range slices.SortedFunc(maps.Keys(numbers), bounds.compare) {
+		rule := part.rule()
+		fmt.Fprintf(&b, "%s = %s;\n", part.ruleName(), rule)
+		addWords(words, wordsOf(rule)...)
 	}
-	g := Grammar{Rules: b.String()}
-	for w := range words {
-		g.Words = append(g.Words, w)
-	}
-	slices.Sort(g.Words)
-	return g, nil
+	return Grammar{Rules: b.String(), Words: slices.Sorted(maps.Keys(words))}, nil
 }
 
 func addWords(set map[string]bool, words ...string) {
 	for _, w := range words {
 		set[w] = true
 	}
-}
-
-// writeNumbers writes <number>: zero to one hundred, with or without "percent".
-func writeNumbers(b *strings.Builder) {
-	or := func(words []string) string { return strings.Join(words, " | ") }
-	fmt.Fprintf(b, "<unit> = %s;\n", or(unitWords()))
-	fmt.Fprintf(b, "<teen> = %s;\n", or(teenWords()))
-	fmt.Fprintf(b, "<tens> = %s;\n", or(tensWords()))
-	fmt.Fprintf(b, "<number> = (zero | <unit> | <teen> | <tens> [<unit>] | (a | one) hundred) [percent];\n")
 }
 
 // jsgf writes n as the right side of a rule.
@@ -118,7 +118,8 @@ func jsgf(n node) string {
 		return "[" + jsgf(n.body) + "]"
 	case capture:
 		if n.kind == Number {
-			return "<number>"
+			part, _ := n.bounds.spoken()
+			return part.ruleName()
 		}
 		return "(" + joined(len(n.options), " | ", func(i int) string { return jsgf(n.options[i].body) }) + ")"
 	}

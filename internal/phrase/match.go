@@ -7,7 +7,7 @@ type operation int
 
 const (
 	opWord   operation = iota // take the word key
-	opNumber                  // take a number into slot
+	opNumber                  // take a number within bounds into slot
 	opAny                     // take any word
 	opOpen                    // a capture into slot begins here
 	opClose                   // and ends here
@@ -23,6 +23,8 @@ type instruction struct {
 	text string
 	slot int
 	x, y int
+
+	bounds bounds // of opNumber
 }
 
 // compile turns a pattern into a program of a backtracking machine: words of
@@ -100,7 +102,7 @@ func (c *compiler) choice(n int, one func(i int)) {
 func (c *compiler) capture(n capture) {
 	switch n.kind {
 	case Number:
-		c.emit(instruction{op: opNumber, slot: n.slot})
+		c.emit(instruction{op: opNumber, slot: n.slot, bounds: n.bounds})
 	case Choice:
 		c.choice(len(n.options), func(i int) {
 			c.node(n.options[i].body)
@@ -233,6 +235,9 @@ func (m *machine) consume(i instruction, pc, at int) bool {
 	case opNumber:
 		saved := m.slots[i.slot]
 		for _, r := range readings(m.tokens[at:]) {
+			if !i.bounds.hold(r.value) {
+				continue
+			}
 			m.slots[i.slot] = slot{taken: true, value: Value{
 				Text: m.span(at, at+r.length), Number: r.value, Kind: Number,
 			}}
@@ -273,12 +278,17 @@ func (m *machine) span(from, to int) string {
 // alphabet, without numbers and free text.
 func (p *Pattern) Words() []string {
 	var list []string
-	walk(p.root, func(w word) { list = append(list, w.text) })
+	walk(p.root, func(n node) {
+		if w, ok := n.(word); ok {
+			list = append(list, w.text)
+		}
+	})
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
-func walk(n node, visit func(word)) {
+// walk visits all words and captures of n.
+func walk(n node, visit func(node)) {
 	switch n := n.(type) {
 	case word:
 		visit(n)
@@ -293,6 +303,7 @@ func walk(n node, visit func(word)) {
 	case optional:
 		walk(n.body, visit)
 	case capture:
+		visit(n)
 		for _, o := range n.options {
 			walk(o.body, visit)
 		}

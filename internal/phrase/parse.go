@@ -147,7 +147,7 @@ func (p *parser) group() (node, error) {
 	return body, nil
 }
 
-// capture reads {name}, {name:number} or {name:a|b}.
+// capture reads {name}, {name:number}, {name:0-59} or {name:a|b}.
 func (p *parser) capture() (node, error) {
 	start := p.pos
 	end := strings.IndexByte(p.source[start:], '}')
@@ -164,27 +164,40 @@ func (p *parser) capture() (node, error) {
 	if !validName(name) {
 		return nil, p.fail(start+1, "a capture needs a name of letters, digits and _, such as {volume:number}")
 	}
-	c := capture{name: name}
-	switch {
-	case !hasKind:
-		c.kind = Text
-	case strings.TrimSpace(kindText) == "number":
-		c.kind = Number
-	default:
-		c.kind = Choice
-		at := start + 1 + len(inner) - len(kindText)
-		for text := range strings.SplitSeq(kindText, "|") {
-			body := literal(text)
-			if len(body) == 0 {
-				return nil, p.fail(at, "an option of {%s} is empty", name)
-			}
-			c.options = append(c.options, option{strings.TrimSpace(text), body})
-			at += len(text) + 1
+	c := capture{name: name, kind: Text}
+	if hasKind {
+		if err := p.kind(&c, kindText, start+1+len(inner)-len(kindText)); err != nil {
+			return nil, err
 		}
 	}
 	slot, err := p.slot(name, c.kind, start)
 	c.slot = slot
 	return c, err
+}
+
+// kind reads what stands at an offset behind the colon of a capture.
+func (p *parser) kind(c *capture, text string, at int) error {
+	if strings.TrimSpace(text) == "number" {
+		c.kind, c.bounds = Number, anyNumber()
+		return nil
+	}
+	if b, fault, ok := parseBounds(c.name, text); ok {
+		if fault != "" {
+			return p.fail(at, "%s", fault)
+		}
+		c.kind, c.bounds = Number, b
+		return nil
+	}
+	c.kind = Choice
+	for one := range strings.SplitSeq(text, "|") {
+		body := literal(one)
+		if len(body) == 0 {
+			return p.fail(at, "an option of {%s} is empty", c.name)
+		}
+		c.options = append(c.options, option{strings.TrimSpace(one), body})
+		at += len(one) + 1
+	}
+	return nil
 }
 
 // slot finds or adds the capture called name.

@@ -1,7 +1,7 @@
 // Package phrase is the pattern language of rules: what a user may say, written
 // the way it is said.
 //
-//	set [the] volume to {volume:number}
+//	set [the] volume to {volume:0-100}
 //	turn (it | the volume) (up | higher)
 //	switch to the {theme:light|dark} theme
 //	remind me to {what}
@@ -9,14 +9,16 @@
 // Words match themselves whatever their case, punctuation and apostrophes.
 // (a | b) is one of several, [a] may be left out, and braces capture:
 // {name:number} a number in digits or words, English or Chinese, with or without
-// "percent"; {name:a|b} one of several phrases; {name} any words at all.
+// "percent"; {name:0-59} the same, if it lies within these bounds; {name:a|b} one
+// of several phrases; {name} any words at all. Bounds are two whole numbers up to
+// [MaxBound] that stand alone: {size:1-5|6-9} is one of two phrases.
 //
 // A pattern matches a whole utterance, except that words of courtesy before and
 // after it ("hey", "could you", "please") and hesitations anywhere ("um") are
 // passed over. Chinese and Japanese characters are matched one by one, so
 // patterns in these languages are written without spaces.
 //
-// The same patterns generate the grammar of an offline recogniser; see [JSGF].
+// The same patterns generate the grammar of an offline recogniser; see [NewGrammar].
 package phrase
 
 import (
@@ -46,7 +48,7 @@ type Kind int
 // The kinds of captures.
 const (
 	Text   Kind = iota // {name}: one or more words, as few as possible
-	Number             // {name:number}
+	Number             // {name:number} or {name:0-59}
 	Choice             // {name:a|b}
 )
 
@@ -114,6 +116,7 @@ type capture struct {
 	slot    int
 	name    string
 	kind    Kind
+	bounds  bounds   // of a Number
 	options []option // of a Choice
 }
 

@@ -53,6 +53,18 @@ func TestMatch(t *testing.T) {
 		{"[a] [a] [a] b", "a a b", ""},
 		// Captures.
 		{"volume {volume:number}", "volume 50", "volume=50/50"},
+		{"volume {volume:0-100}", "volume 50%", "volume=50%/50"},
+		{"volume {volume: 0 - 100 }", "volume a hundred", "volume=a hundred/100"},
+		{"at {h:0-23} {m:0-59}", "at seven thirty", "h=seven/7 m=thirty/30"},
+		{"at {h:0-23} {m:0-59}", "at 23:59", "h=23/23 m=59/59"},
+		{"at {h:0-23} {m:00-59}", "at twenty one, um, zero", "h=twenty one/21 m=zero/0"},
+		{"at {h:0-23} {m:0-59}", "at twenty four", "h=twenty/20 m=four/4"}, // 24 is out of bounds
+		{"{n:1-9}|{n:20-29}", "twenty five", "n=twenty five/25"},
+		{"把音量调到{volume:0-100}", "把音量调到五十", "volume=五十/50"},
+		{"year {y:9999-9999}", "year 9999", "y=9999/9999"},
+		{"size {s:1-5|6-9}", "size 6 9", "s=6-9"},
+		{"size {s:1-5x}", "size 1-5x", "s=1-5x"},
+		{"size {s:-5}", "size 5", "s=-5"},
 		{"volume {volume:number}", "volume fifty percent", "volume=fifty percent/50"},
 		{"volume {volume:number}", "volume 50%", "volume=50%/50"},
 		{"volume {volume:number} percent", "volume fifty percent", "volume=fifty/50"},
@@ -102,6 +114,12 @@ func TestMatchIsOfTheWholeUtterance(t *testing.T) {
 		{"volume {n:number}", "volume loud"},
 		{"volume {n:number}", "volume fifty sixty"},
 		{"volume {n:number}", "volume 1234567890"},
+		{"volume {n:0-100}", "volume 101"},
+		{"volume {n:0-100}", "volume one hundred and one"},
+		{"volume {n:1-100}", "volume zero"},
+		{"at {h:0-23} {m:0-59}", "at seventy thirty"},
+		{"at {h:0-23} {m:0-59}", "at seven sixty"},
+		{"size {s:1-5|6-9}", "size 3"},
 		{"remind me to {what}", "remind me to"},
 		{"theme {t:light|dark}", "theme light dark"},
 		{"stop", "can stop"},
@@ -193,6 +211,10 @@ func TestParseErrors(t *testing.T) {
 		{"{a:x||y}", 5, "an option of {a} is empty"},
 		{"{a:(x)}", 3, "may not stand in a capture"},
 		{"{a:number} {a:x|y}", 11, "another kind"},
+		{"{a:0-5} {a}", 8, "another kind"},
+		{"{hour:23-0}", 6, "the wrong way round; write {hour:0-23}"},
+		{"{n:0-10000}", 3, "larger than 9999; write {n:number}"},
+		{"{n:99999999999999999999-1}", 3, "larger than 9999"},
 		{"é (", 3, `'(' is never closed`},
 		{"a \xff", 2, "not UTF-8"},
 		{strings.Repeat("(", 30) + "a", 20, "more than 20 deep"},
@@ -239,7 +261,7 @@ func TestMatchIsNotExponential(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"a (b|c) [d]", "{n:number} {c:x|y z} {t}", "((((", "把音量{n:number}", "a|", "{a", "]"} {
+	for _, s := range []string{"a (b|c) [d]", "{n:number} {c:x|y z} {t}", "{h:0-23} [{m:5-1200}]", "((((", "把音量{n:number}", "a|", "{a", "]"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
@@ -260,8 +282,8 @@ func FuzzParse(f *testing.F) {
 }
 
 func FuzzMatch(f *testing.F) {
-	p := parse(f, "(set|change|把) [the] {what} (to|调到) {n:number} [{c:red|light blue}]")
-	for _, s := range []string{"set the lamp to a hundred and five light blue", "把灯调到一百零五", "change x to 1,000%", "\xff’", "ſet"} {
+	p := parse(f, "(set|change|把) [the] {what} (to|调到) {n:number} [{c:red|light blue}] [{b:20-120}]")
+	for _, s := range []string{"set the lamp to a hundred and five light blue", "把灯调到一百零五", "change x to 1,000%", "\xff’", "ſet", "set x to 5 red a hundred and twenty"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -270,7 +292,8 @@ func FuzzMatch(f *testing.F) {
 			return
 		}
 		for name, v := range values {
-			if name != "c" && !strings.Contains(text, v.Text) || v.Text == "" || v.Number < 0 {
+			if name != "c" && !strings.Contains(text, v.Text) || v.Text == "" || v.Number < 0 ||
+				name == "b" && (v.Number < 20 || v.Number > 120) {
 				t.Errorf("{%s} took %+v of %q", name, v, text)
 			}
 		}

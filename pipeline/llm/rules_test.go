@@ -164,8 +164,8 @@ func TestRulesFail(t *testing.T) {
 	model := newRules(t, llm.RulesConfig{Rules: defaultRules(t)})
 	c := converse(t, model)
 	c.results["self_audio_speaker_set_volume"] = pipeline.Message{Text: "Value exceeds maximum allowed: 100", Failed: true}
-	want := "I could not set the volume to 500. It goes from zero to one hundred."
-	if got := c.say("set the volume to 500"); got != want {
+	want := "I could not set the volume to 50."
+	if got := c.say("set the volume to 50"); got != want {
 		t.Errorf("a failed call: answer %q, want %q", got, want)
 	}
 	if got, want := c.say("turn it up"), llm.DefaultFailed; got != want {
@@ -231,7 +231,7 @@ func TestRulesFillArguments(t *testing.T) {
 
 func TestRulesCalculateWithCaptures(t *testing.T) {
 	c := converse(t, newRules(t, llm.RulesConfig{Rules: []llm.Rule{{
-		Match:  []string{"turn it down [by {n:number}]"},
+		Match:  []string{"turn it down [by {n:0-100}]"},
 		Call:   "self.get_device_status",
 		Then:   []llm.Step{{Call: "self.audio_speaker.set_volume", Arguments: map[string]any{"volume": "{result.audio_speaker.volume - n}"}}},
 		Answer: "{arguments.volume}",
