@@ -280,3 +280,25 @@ func TestFloodIsRefused(t *testing.T) {
 		t.Errorf("%d packets were accepted", got-5)
 	}
 }
+
+// A machine whose neighbours are at work is a busy one, whatever its load.
+func TestPaces(t *testing.T) {
+	for _, tt := range []struct {
+		speeds paces
+		steady bool
+	}{
+		{paces{13_000, 13_400, 16_000}, true},
+		{paces{13_000, 27_000, 13_000}, false},
+	} {
+		if tt.speeds.steady() != tt.steady {
+			t.Errorf("%v: steady %t", tt.speeds, tt.speeds.steady())
+		}
+	}
+	if got, want := (paces{13_260, 14_000}).String(), "an AES block took 13.3 to 14.0 ns"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	speed, err := pace()
+	if err != nil || speed <= 0 {
+		t.Errorf("%v, %v", speed, err)
+	}
+}

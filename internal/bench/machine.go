@@ -3,10 +3,12 @@
 package main
 
 import (
+	"crypto/aes"
 	"flag"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +73,45 @@ func stolen() (time.Duration, error) {
 		return 0, fmt.Errorf("/proc/stat: %w", err)
 	}
 	return time.Duration(ticks) * time.Second / 100, nil // USER_HZ is 100 on every architecture of Go's
+}
+
+// pace is how fast the machine is now: the time of the same small piece of work,
+// an AES block, on one processor. On shared hardware it changes with what the
+// neighbours do, which neither the load average nor stolen time shows.
+func pace() (time.Duration, error) {
+	const blocks, tries = 100_000, 9
+	block, err := aes.NewCipher(make([]byte, 16))
+	if err != nil {
+		return 0, err
+	}
+	buffer := make([]byte, 16)
+	took := make([]time.Duration, tries)
+	for i := range took {
+		start := time.Now()
+		for range blocks {
+			block.Encrypt(buffer, buffer)
+		}
+		took[i] = time.Since(start)
+	}
+	slices.Sort(took)
+	return took[tries/2] / (blocks / 1000), nil // of 1,000 blocks, for the digits
+}
+
+// paceSpread is how much faster than at its slowest a machine may have been during
+// a run whose figures are published.
+const paceSpread = 1.25
+
+// paces are those of a run, of 1,000 blocks each.
+type paces []time.Duration
+
+// steady reports whether they are of one machine, as it were.
+func (p paces) steady() bool {
+	return float64(slices.Max(p)) <= paceSpread*float64(slices.Min(p))
+}
+
+func (p paces) String() string {
+	each := func(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Nanoseconds())/1000) }
+	return fmt.Sprintf("an AES block took %s to %s ns", each(slices.Min(p)), each(slices.Max(p)))
 }
 
 // benchTime sets how long each of package testing's benchmarks takes.

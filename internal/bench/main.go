@@ -144,7 +144,7 @@ func conduct(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	start := time.Now()
-	tables, err := measureAll(ctx, p, *only, out)
+	tables, speeds, err := measureAll(ctx, p, *only, out)
 	if err != nil {
 		return err
 	}
@@ -155,40 +155,54 @@ func conduct(ctx context.Context, args []string, out io.Writer) error {
 	}
 	part := (after - before).Seconds() / took.Seconds() / float64(m.Cores)
 	summarise(out, tables, took, part)
+	fmt.Fprintln(out, speeds)
 	switch {
 	case !*publishing:
 		return nil
+	case !speeds.steady():
+		return fmt.Errorf("%w: its speed changed during the run, %v; not written", errBusy, speeds)
 	case part > stolenLimit:
 		return fmt.Errorf("%w: another machine took %.1f %% of the processors; not written", errBusy, 100*part)
 	}
-	return publish(write(m, took.Round(time.Second).String(), tables))
+	return publish(write(m, speeds, took.Round(time.Second).String(), tables))
 }
 
 // measureAll runs the measurements whose name contains only, each writing its
-// table as soon as it is known.
-func measureAll(ctx context.Context, p plan, only string, out io.Writer) ([]table, error) {
+// table as soon as it is known. The machine's speed is taken before each and at
+// the end.
+func measureAll(ctx context.Context, p plan, only string, out io.Writer) ([]table, paces, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	var tables []table
+	var speeds paces
+	look := func() error {
+		speed, err := pace()
+		speeds = append(speeds, speed)
+		return err
+	}
 	for _, m := range measurements() {
 		if !strings.Contains(m.name, only) {
 			continue
 		}
+		if err := look(); err != nil {
+			return nil, nil, err
+		}
 		start := time.Now()
 		t, err := m.run(ctx, p)
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%s: %w; everything may take %v", m.name, ctx.Err(), p.limit)
+			return nil, nil, fmt.Errorf("%s: %w; everything may take %v", m.name, ctx.Err(), p.limit)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.name, err)
+			return nil, nil, fmt.Errorf("%s: %w", m.name, err)
 		}
 		fmt.Fprintf(out, "\n%s\n(%s: %.1f s)\n", t.markdown(), m.name, time.Since(start).Seconds())
 		tables = append(tables, t)
 	}
 	if len(tables) == 0 {
-		return nil, fmt.Errorf("no measurement has %q in its name", only)
+		return nil, nil, fmt.Errorf("no measurement has %q in its name", only)
 	}
-	return tables, nil
+	err := look()
+	return tables, speeds, err
 }
 
 // summarise says how many limits were met.

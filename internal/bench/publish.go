@@ -68,9 +68,9 @@ func moduleRoot() (string, error) {
 }
 
 // write puts everything a reader needs beside the tables.
-func write(m machine, took string, tables []table) string {
+func write(m machine, speeds paces, took string, tables []table) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s; measured in %s.\n", m, took)
+	fmt.Fprintf(&b, "\n%s; %v; measured in %s.\n", m, speeds, took)
 	for _, t := range tables {
 		b.WriteString("\n" + t.markdown())
 	}
