@@ -20,13 +20,20 @@ func TestAServerThatIsRight(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t, f)
 			r := Visit(t.Context(), VisitConfig{OTA: h.ota})
-			if !r.Healthy() || r.Conclusion() != "this works" {
+			if !r.Healthy() {
 				t.Errorf("a right server fails:\n%s", text(t, r))
 			}
-			for _, check := range []string{"ota", "ota reply", "translation", "mqtt", "hello", "address", "audio", "quality"} {
+			for _, check := range []string{"ota", "ota reply", "translation", "mqtt", "hello", "address", "audio"} {
 				found(t, r, check, OK)
 			}
-			q := found(t, r, "quality", OK).Found
+			// How even the delay is, is the machine's affair: one that is busy gets a
+			// warning. TestWhatFiguresMean has the judgement.
+			q := ""
+			for _, f := range r.Findings {
+				if f.Check == "quality" {
+					q = f.Found
+				}
+			}
 			if !strings.HasPrefix(q, "50 packets, lost 0 there and 0 back, out of order 0, repeated 0;") {
 				t.Errorf("on loopback: %s", q)
 			}

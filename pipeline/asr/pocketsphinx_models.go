@@ -41,7 +41,7 @@ func writeModels(dir string, cfg PocketsphinxConfig) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	warnUnspeakable(cfg)
+	noteUnspeakable(cfg)
 	decoys := foreignTo(cfg.Patterns)
 	wanted := map[string]bool{}
 	for _, w := range slices.Concat(g.Words, strings.Fields(strings.Join(decoys, " "))) {
@@ -75,7 +75,9 @@ func write(dir, name, text string) error {
 	return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
 }
 
-func warnUnspeakable(cfg PocketsphinxConfig) {
+// noteUnspeakable says that some phrases are not for this recogniser: the default
+// rules have many, for recognisers that know all words.
+func noteUnspeakable(cfg PocketsphinxConfig) {
 	var list []string
 	for _, p := range cfg.Patterns {
 		if !p.Speakable() {
@@ -83,8 +85,9 @@ func warnUnspeakable(cfg PocketsphinxConfig) {
 		}
 	}
 	if cfg.Logger != nil && len(list) > 0 {
-		cfg.Logger.Warn("phrases the offline recogniser cannot hear: free text, digits, or a script without spaces",
-			slog.String("table", cfg.Table), slog.Any("phrases", list))
+		cfg.Logger.Info("some phrases of the rules hold any words, digits, or a script without spaces: not for the offline recogniser",
+			slog.String("table", cfg.Table), slog.Int("phrases", len(list)), slog.Int("of", len(cfg.Patterns)))
+		cfg.Logger.Debug("phrases the offline recogniser cannot hear", slog.String("table", cfg.Table), slog.Any("phrases", list))
 	}
 }
 
