@@ -133,14 +133,22 @@ func TestPocketsphinxTriesItsModel(t *testing.T) {
 	}
 }
 
-func TestPocketsphinxWarnsOfWhatItCannotHear(t *testing.T) {
-	var log bytes.Buffer
-	startPocketsphinx(t, asr.PocketsphinxConfig{
-		Patterns: patterns(t, "hello", "remind me to {what}", "你好"),
-		Logger:   slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	if text := log.String(); !strings.Contains(text, "remind me to {what}") || strings.Count(text, "level=WARN") != 1 {
-		t.Errorf("log %q, want one warning that names the phrases", text)
+// The default rules have many phrases for other recognisers: one line says how
+// many, and which they are only those are told who look for it.
+func TestPocketsphinxSaysWhatItCannotHear(t *testing.T) {
+	for level, names := range map[slog.Level]bool{slog.LevelInfo: false, slog.LevelDebug: true} {
+		var log bytes.Buffer
+		startPocketsphinx(t, asr.PocketsphinxConfig{
+			Patterns: patterns(t, "hello", "remind me to {what}", "你好"),
+			Logger:   slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level})),
+		})
+		text := log.String()
+		if !strings.Contains(text, "phrases=2 of=3") || strings.Contains(text, "level=WARN") {
+			t.Errorf("log %q, want two of three phrases, and no alarm", text)
+		}
+		if strings.Contains(text, "remind me to {what}") != names {
+			t.Errorf("at %v the log is %q; names the phrases: %t expected", level, text, names)
+		}
 	}
 }
 
