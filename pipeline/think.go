@@ -99,20 +99,36 @@ func (th *thinking) write(text string) bool {
 	}
 }
 
-// callTools runs one round of calls side by side and returns exactly one result
-// for each. The calls belong to the conversation, not to the turn: one that has
-// an effect in the world is not cut in the middle because the user spoke, and
-// what came of it reaches the history even then.
+// maxSideBySide bounds the calls of one conversation that run at once. Sources are
+// shared: a model that asks for dozens must not take all of a server's room and
+// have other people's calls refused.
+const maxSideBySide = 8
+
+// callTools runs one round of calls side by side, maxSideBySide at a time, and
+// returns exactly one result for each. The calls belong to the conversation, not
+// to the turn: one that has an effect in the world is not cut in the middle
+// because the user spoke, and what came of it reaches the history even then.
 func (th *thinking) callTools(ctx context.Context, calls []Call) []Message {
 	c := th.c
 	results := make([]Message, len(calls))
 	var running sync.WaitGroup
+	callCtx, cancel := context.WithTimeout(ctx, c.cfg.ToolTimeout)
+	defer cancel()
+	slots := make(chan struct{}, maxSideBySide) // holds one element for each call under way; further ones wait
 	for i, call := range calls {
 		running.Go(func() {
-			callCtx, cancel := context.WithTimeout(ctx, c.cfg.ToolTimeout)
-			defer cancel()
 			from := time.Now()
-			r, err := c.p.Tools.Call(callCtx, call)
+			var r ToolResult
+			var err error
+			select {
+			case slots <- struct{}{}:
+				if err = callCtx.Err(); err == nil {
+					r, err = c.p.Tools.Call(callCtx, call)
+				}
+				<-slots
+			case <-callCtx.Done():
+				err = callCtx.Err()
+			}
 			if err != nil {
 				r = ToolResult{Text: err.Error()}
 			}
